@@ -1,0 +1,21 @@
+"""The asymmetric kernel SVD, derived in code: from the dual eigenproblem to the primal.
+
+    backend, linalg     arrays of NumPy, autograd and CuPy in one source; SVD, eigh, rank, sign
+    kernels   dual      K from X and Z;            K H_r = H_e Sigma,  K^T H_e = H_r Sigma
+    features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
+    equations           every equation of the derivation as a residual on your own matrix
+    datasets  plots     the bundled data; the figures (Matplotlib is loaded only when one is drawn)
+
+The left column never sees Phi and Psi, the right column never sees K: that both agree is the subject.
+"""
+import importlib
+
+__version__ = "0.1.0"
+__all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "equations", "datasets",
+           "plots"]
+
+
+def __getattr__(name):      # modules load when they are first named: --help needs no NumPy
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

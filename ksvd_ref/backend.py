@@ -1,0 +1,330 @@
+"""Arrays of NumPy, autograd and CuPy in one source.
+
+A public function begins with ``xp = namespace(<every array argument>)`` and then writes ``xp.exp``,
+``xp.linalg.svd``, ... in the subset that all three libraries (and the array API standard) share.
+This module decides which library that is, and refuses bad input. It computes nothing.
+"""
+import sys
+
+import autograd.numpy as anp
+import numpy as np
+from autograd.extend import Box
+
+
+def namespace(*arrays):
+    """Library that owns the arrays: numpy, autograd.numpy, cupy, or any other that follows the standard.
+
+    Pass *every* array argument: under autograd some are traced and some are constants.
+
+    Parameters
+    ----------
+    *arrays : array, list, number or None
+        Numbers and None fit any library; lists and tuples are NumPy data.
+
+    Returns
+    -------
+    module
+        ``autograd.numpy`` as soon as one argument is being differentiated; ``numpy`` if none is an array.
+
+    Raises
+    ------
+    TypeError
+        If two libraries meet, or an argument is not an array of a known one.
+
+    Examples
+    --------
+    >>> namespace([[1.0, 2.0]], 3.0, None).__name__
+    'numpy'
+    """
+    found = {_library(x) for x in arrays} - {None}
+    if anp in found:
+        found.discard(np)                           # beside a traced array, NumPy data are constants
+    if len(found) > 1:
+        names = " and ".join(sorted(xp.__name__ for xp in found))
+        raise TypeError(f"arrays of one library expected, got {names}: "
+                        "move one side with backend.to_device")
+    return found.pop() if found else np
+
+
+def _library(x):
+    if x is None or isinstance(x, (bool, int, float, np.generic)):
+        return None
+    if isinstance(x, Box):      # x.__array_namespace__() exists, but its linalg is NumPy's, untraced
+        return anp
+    if isinstance(x, (list, tuple)):
+        return anp if any(isinstance(entry, Box) for entry in x) else np
+    cupy = sys.modules.get("cupy")                  # whoever holds a CuPy array has imported CuPy
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        return cupy                                 # CuPy 14 has no __array_namespace__
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    raise TypeError("an array of NumPy, autograd, CuPy or another array-API library expected, "
+                    f"got {type(x).__module__}.{type(x).__qualname__}")
+
+
+def like(x):
+    """Keywords that put a new array beside `x`: its dtype and, where the library has them, its device.
+
+    Parameters
+    ----------
+    x : array
+
+    Returns
+    -------
+    dict
+        Use as ``xp.eye(n, **like(x))``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.zeros(2, **like(np.ones(3, dtype="float32"))).dtype
+    dtype('float32')
+    """
+    if hasattr(x, "__array_namespace__") and hasattr(x, "device"):
+        return {"dtype": x.dtype, "device": x.device}
+    return {"dtype": x.dtype}                       # CuPy and traced arrays take no device keyword
+
+
+def as_array(x, name="x", ndim=None):
+    """Real, finite, floating array, or an error that names what is wrong.
+
+    float32 and float64 stay what they are; integers and booleans become float64.
+
+    Parameters
+    ----------
+    x : array or nested list
+    name : str
+        What the error calls it.
+    ndim : int, optional
+        Number of axes to insist on.
+
+    Returns
+    -------
+    array
+        Of the library that `x` belongs to.
+
+    Raises
+    ------
+    TypeError
+        If `x` is masked, complex, object, text or of another precision.
+    ValueError
+        If it has another number of axes, is empty, or holds NaN or infinity. One infinity is enough to
+        make a LAPACK SVD run for ever, so nothing may be decomposed before this check.
+
+    Examples
+    --------
+    >>> as_array([[1, 2]], "K").dtype
+    dtype('float64')
+    """
+    xp = namespace(x)
+    if hasattr(x, "mask"):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
+    if isinstance(x, (list, tuple)):
+        x = xp.array(x)                             # xp is autograd's if an entry is traced
+    elif xp is np:
+        x = np.asarray(x)                           # numpy.matrix, numpy.memmap, a bare number
+    if ndim is not None and x.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} axes, got shape {tuple(x.shape)}")
+    if 0 in x.shape:
+        raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
+    if xp.isdtype(x.dtype, ("bool", "integral")):
+        x = xp.astype(x, xp.float64)
+    if x.dtype not in (xp.float32, xp.float64):
+        raise TypeError(f"{name} must hold real numbers (float32, float64, integers or booleans), "
+                        f"got {x.dtype}")
+    if not xp.all(xp.isfinite(x)):
+        raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
+    return x
+
+
+def _where(x, xp):
+    bad = xp.astype(~xp.isfinite(x), xp.float32)
+    place, index = int(xp.argmax(xp.reshape(bad, (-1,)))), []
+    for length in reversed(x.shape):
+        place, last = divmod(place, length)
+        index.insert(0, last)
+    return f"entry {tuple(index)} of shape {tuple(x.shape)}"
+
+
+def as_matrix(x, name="x"):
+    """Real, finite matrix with rows and columns, or an error that names what is wrong.
+
+    Parameters
+    ----------
+    x : (N, M) array or nested list
+    name : str
+        What the error calls it.
+
+    Returns
+    -------
+    (N, M) array
+        float32 or float64, N ≥ 1, M ≥ 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_array`.
+
+    Examples
+    --------
+    >>> as_matrix([1.0, 2.0], "K")
+    Traceback (most recent call last):
+    ValueError: K must have 2 axes, got shape (2,)
+    """
+    return as_array(x, name, ndim=2)
+
+
+def as_pair(X, Z, names=("X", "Z")):
+    """Two matrices with the same number of columns, or an error that names both shapes.
+
+    Parameters
+    ----------
+    X, Z : (N, d) and (M, d) array
+    names : pair of str
+        What the errors call them.
+
+    Returns
+    -------
+    (N, d) array, (M, d) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_matrix`, and if the numbers of columns differ.
+
+    Examples
+    --------
+    >>> as_pair([[1, 2]], [[3]])
+    Traceback (most recent call last):
+    ValueError: X and Z need the same number of columns, got shapes (1, 2) and (1, 1)
+    """
+    namespace(X, Z)
+    X, Z = as_matrix(X, names[0]), as_matrix(Z, names[1])
+    if X.shape[1] != Z.shape[1]:
+        raise ValueError(f"{names[0]} and {names[1]} need the same number of columns, "
+                         f"got shapes {tuple(X.shape)} and {tuple(Z.shape)}")
+    return X, Z
+
+
+def check_number(value, name, above=None):
+    """A kernel's parameter as a Python float, or an error that says what was expected.
+
+    Parameters
+    ----------
+    value : number
+    name : str
+    above : number, optional
+        The value must be larger.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_number(-1, "gamma", above=0.0)
+    Traceback (most recent call last):
+    ValueError: gamma must be a finite number above 0.0, got -1
+    """
+    try:
+        number = float(value)                       # a NumPy float64 would turn float32 data into float64
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, str) or not abs(number) < float("inf") or (above is not None and number <= above):
+        limit = "" if above is None else f" above {above}"
+        raise ValueError(f"{name} must be a finite number{limit}, got {value!r}")
+    return number
+
+
+def check_degree(degree):
+    """Refuse a polynomial degree that is no integer ≥ 1.
+
+    Parameters
+    ----------
+    degree : int
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_degree(0)
+    Traceback (most recent call last):
+    ValueError: degree must be an integer, 1 or more, got 0
+    """
+    if isinstance(degree, bool) or not hasattr(degree, "__index__") or degree < 1:
+        raise ValueError(f"degree must be an integer, 1 or more, got {degree!r}")
+
+
+def unit_rows(X):
+    """Rows scaled to length 1; a row of zeros stays zero.
+
+    Parameters
+    ----------
+    X : (..., N, d) array
+
+    Returns
+    -------
+    (..., N, d) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    xp = namespace(X)
+    top = xp.max(xp.abs(X), axis=-1, keepdims=True)
+    X = X / xp.where(top > 0.0, top, 1.0)           # first, or squares of 1e-200 and 1e200 are lost
+    square = xp.sum(X * X, axis=-1, keepdims=True)
+    return X / xp.sqrt(xp.where(square > 0.0, square, 1.0))
+
+
+def to_device(x, where):
+    """Array `x` on the CPU (NumPy) or on the GPU (CuPy): the only function that moves data.
+
+    Parameters
+    ----------
+    x : array
+    where : {"cpu", "gpu"}
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ValueError
+        If `where` is neither.
+    TypeError
+        If `x` is being differentiated: autograd works on the CPU only.
+    ImportError
+        If CuPy is not installed.
+    RuntimeError
+        If CuPy finds no GPU.
+
+    Examples
+    --------
+    >>> to_device([1.0, 2.0], "cpu")
+    array([1., 2.])
+    """
+    xp = namespace(x)
+    if where not in ("cpu", "gpu"):
+        raise ValueError(f"where must be 'cpu' or 'gpu', got {where!r}")
+    if xp is anp:
+        raise TypeError("autograd differentiates on the CPU: move arrays before or after, not inside")
+    if where == "cpu":
+        return x.get() if xp.__name__ == "cupy" else np.asarray(x)
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError("a GPU needs CuPy: pip install 'ksvd_ref[cuda13]' (or cuda12)") from error
+    if not cupy.is_available():
+        raise RuntimeError("CuPy is installed but finds no CUDA GPU: check the driver with nvidia-smi")
+    return cupy.asarray(x)

@@ -1,0 +1,249 @@
+"""Dual side: K H_r = H_e Sigma and K^T H_e = H_r Sigma (K.15), from the kernel matrix alone.
+
+K          (N, M)            kernel matrix, K_ij = phi(x_i)^T psi(z_j); K need not be symmetric or square
+H_e, H_r   (N, s), (M, s)    dual variables: left and right singular vectors
+sigma      (s,)              singular values, descending
+E, R       (N, s), (M, s)    scores: E = K H_r = H_e Sigma, R = K^T H_e = H_r Sigma
+
+Phi and Psi do not occur here (see primal.py), and nothing is centred (see kernels.center).
+H_e^T H_e = I = H_r^T H_r is a normalisation that we add: stationarity leaves the scale free.
+"""
+from typing import Any, NamedTuple
+
+from .backend import as_matrix, like, namespace
+from .linalg import check_rank, eigh, numerical_rank, signs, svd
+
+
+class Dual(NamedTuple):
+    """Left and right singular vectors, as columns, and the singular values."""
+
+    H_e: Any          # (N, s)
+    sigma: Any        # (s,)   descending, >= 0
+    H_r: Any          # (M, s)
+
+
+def solve(K, rank=None):
+    r"""Dual solution by the singular value decomposition (Eq. K.15).
+
+    .. math:: K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad \Sigma = \Lambda^{-1}
+
+    What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated (Chen
+    et al., NeurIPS 2023, Theorem 3.2; Lanczos, 1958).
+
+    Parameters
+    ----------
+    K : (N, M) array
+        Kernel matrix: any real matrix.
+    rank : int, optional
+        Number of components, from 1 to min(N, M), zero singular values included. None keeps the
+        numerical rank, sigma > sigma_1 max(N, M) eps; for the zero matrix that is 0.
+
+    Returns
+    -------
+    Dual
+        H_e (N, s), sigma (s,) descending, H_r (M, s). The largest entry of each column of H_e is
+        positive.
+
+    Raises
+    ------
+    TypeError
+        If `K` is not an array of real numbers.
+    ValueError
+        If `K` is not a matrix, is empty or is not finite, or `rank` is out of range.
+
+    Notes
+    -----
+    autograd differentiates it. Where singular values repeat, the derivative is right for every loss in
+    which the tied columns enter as a whole, through H_e H_e^T, H_r H_r^T, H_e H_r^T and symmetric functions
+    of their sigma. No rule can serve the others: `linalg.svd` has the two-line example. Components
+    at rounding level get no derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> H_e, sigma, H_r = solve(np.array([[0.0, 2.0], [-1.0, 0.0]]))
+    >>> sigma
+    array([2., 1.])
+    >>> H_r                                          # the second pair: K (-1, 0) = 1 (0, 1)
+    array([[ 0., -1.],
+           [ 1.,  0.]])
+    """
+    K = as_matrix(K, "K")
+    N, M = K.shape
+    rank = check_rank(rank, min(N, M), f"K of shape {(N, M)}")
+    H_e, sigma, H_r = svd(K)
+    s = numerical_rank(sigma, N, M) if rank is None else rank
+    return _signed(H_e[:, :s], sigma[:s], H_r[:, :s])
+
+
+def solve_shifted(K, rank=None):
+    r"""Dual solution by the eigenproblem of the shifted block matrix (Eq. K.16).
+
+    .. math:: \begin{bmatrix} 0 & K \\ K^\top & 0 \end{bmatrix}
+              \begin{bmatrix} h_e \\ h_r \end{bmatrix} = \sigma \begin{bmatrix} h_e \\ h_r \end{bmatrix}
+
+    The two coupled equations as one symmetric eigenproblem (Lanczos, 1958; Suykens, 2016). Its
+    eigenvalues are +sigma, -sigma and N + M - 2 rank(K) zeros. Kept as the literal transcription of the
+    theory, to check `solve` with: it takes about three times as long and 20 times the memory of K.
+
+    Parameters
+    ----------
+    K : (N, M) array
+    rank : int, optional
+        As in `solve`.
+
+    Returns
+    -------
+    Dual
+        As from `solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `solve`.
+
+    Examples
+    --------
+    >>> solve_shifted([[0.0, 2.0], [-1.0, 0.0]]).sigma
+    array([2., 1.])
+    """
+    K = as_matrix(K, "K")
+    xp = namespace(K)
+    N, M = K.shape
+    rank = check_rank(rank, min(N, M), f"K of shape {(N, M)}")
+    sigma, H = eigh(shifted_matrix(K))
+    sigma, H = sigma[::-1][:min(N, M)], H[:, ::-1]              # descending: +sigma, 0, -sigma
+    r = numerical_rank(sigma, N, M)
+    s = r if rank is None else rank
+    # A unit eigenvector of sigma > 0 has two halves of squared norm 1/2, hence the root of 2. Those
+    # of 0 split in any way, 0.989 : 0.011 for one, so they are replaced by a basis of each complement.
+    H_e = _complete(2.0 ** 0.5 * H[:N, :min(r, s)], s)
+    H_r = _complete(2.0 ** 0.5 * H[N:, :min(r, s)], s)
+    return _signed(H_e, xp.maximum(sigma[:s], 0.0), H_r)
+
+
+def _complete(H, s):
+    xp = namespace(H)
+    missing = s - H.shape[1]
+    if missing == 0:
+        return H
+    outside = xp.eye(H.shape[0], **like(H)) - H @ H.T           # projector: eigenvalues 0 and 1
+    extra = eigh(outside)[1][:, -missing:]
+    return xp.stack([*(H[:, l] for l in range(H.shape[1])), *(extra[:, l] for l in range(missing))],
+                    axis=1)
+
+
+def _signed(H_e, sigma, H_r):
+    if H_e.shape[1] == 0:
+        return Dual(H_e, sigma, H_r)
+    flip = signs(H_e)
+    return Dual(H_e * flip, sigma, H_r * flip)                  # both, or K H_r = H_e Sigma breaks
+
+
+def shifted_matrix(K):
+    r"""Symmetric block matrix of the shifted eigenproblem (Eq. K.16).
+
+    .. math:: S = \begin{bmatrix} 0 & K \\ K^\top & 0 \end{bmatrix}
+
+    Parameters
+    ----------
+    K : (N, M) array
+
+    Returns
+    -------
+    (N + M, N + M) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `solve`.
+
+    Examples
+    --------
+    >>> shifted_matrix([[2.0, 3.0]])
+    array([[0., 2., 3.],
+           [2., 0., 0.],
+           [3., 0., 0.]])
+    """
+    K = as_matrix(K, "K")
+    xp = namespace(K)
+    N, M = K.shape
+    eye = xp.eye(N + M, **like(K))
+    corner = eye[:, :N] @ K @ eye[N:, :]                        # K at the upper right, (N + M, N + M)
+    return corner + corner.T
+
+
+def e_scores(K_new, dual):
+    r"""Left scores of rows from the dual side (Eq. K.20).
+
+    .. math:: e(x) = \sum_j h_{r,j}\, \kappa(x, z_j), \qquad E = K H_r
+
+    The training rows themselves have E = H_e Sigma (K.21). Source: Chen et al., NeurIPS 2023, Remark 3.3.
+
+    Parameters
+    ----------
+    K_new : (n, M) array
+        κ(x, z_j) of the new rows x against the training columns.
+    dual : Dual
+        H_e (N, s), sigma (s,), H_r (M, s).
+
+    Returns
+    -------
+    (n, s) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `K_new` is not a real, finite matrix with M columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> e_scores([[2.0, 0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
+    array([[2., 0.]])
+    """
+    _, _, H_r = dual
+    K_new = as_matrix(K_new, "K_new")
+    namespace(K_new, H_r)
+    if K_new.shape[1] != H_r.shape[0]:
+        raise ValueError(f"K_new must have one column for each of the {H_r.shape[0]} training columns, "
+                         f"got shape {tuple(K_new.shape)}")
+    return K_new @ H_r
+
+
+def r_scores(K_new, dual):
+    r"""Right scores of columns from the dual side (Eq. K.20).
+
+    .. math:: r(z) = \sum_i h_{e,i}\, \kappa(x_i, z), \qquad R = K^\top H_e
+
+    The training columns themselves have R = H_r Sigma (K.21). Source: Chen et al., NeurIPS 2023, Remark 3.3.
+
+    Parameters
+    ----------
+    K_new : (N, n) array
+        κ(x_i, z) of the training rows against the new columns z.
+    dual : Dual
+        H_e (N, s), sigma (s,), H_r (M, s).
+
+    Returns
+    -------
+    (n, s) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `K_new` is not a real, finite matrix with N rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> r_scores([[2.0], [0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
+    array([[2., 0.]])
+    """
+    H_e, _, _ = dual
+    K_new = as_matrix(K_new, "K_new")
+    namespace(K_new, H_e)
+    if K_new.shape[0] != H_e.shape[0]:
+        raise ValueError(f"K_new must have one row for each of the {H_e.shape[0]} training rows, "
+                         f"got shape {tuple(K_new.shape)}")
+    return K_new.T @ H_e
