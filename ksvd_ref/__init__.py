@@ -6,7 +6,7 @@
     equations           every equation of the derivation as a residual on your own matrix
     datasets  plots     the bundled data; the figures (Matplotlib is loaded only when one is drawn)
 
-The left column never sees Phi and Psi, the right column never sees K: that both agree is the subject.
+kernels and dual never see Phi and Psi, primal never sees K: that both agree is the subject.
 """
 import importlib
 

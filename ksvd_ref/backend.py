@@ -12,7 +12,7 @@ from autograd.extend import Box
 
 
 def namespace(*arrays):
-    """Library that owns the arrays: numpy, autograd.numpy, cupy, or any other that follows the standard.
+    """Library that owns the arrays: numpy, autograd.numpy, cupy or another of the standard.
 
     Pass *every* array argument: under autograd some are traced and some are constants.
 
@@ -24,7 +24,8 @@ def namespace(*arrays):
     Returns
     -------
     module
-        ``autograd.numpy`` as soon as one argument is being differentiated; ``numpy`` if none is an array.
+        ``autograd.numpy`` as soon as one argument is being differentiated; ``numpy`` if none is an
+        array.
 
     Raises
     ------
@@ -38,7 +39,7 @@ def namespace(*arrays):
     """
     found = {_library(x) for x in arrays} - {None}
     if anp in found:
-        found.discard(np)                           # beside a traced array, NumPy data are constants
+        found.discard(np)       # beside a traced array, NumPy data are constants
     if len(found) > 1:
         names = " and ".join(sorted(xp.__name__ for xp in found))
         raise TypeError(f"arrays of one library expected, got {names}: "
@@ -49,7 +50,7 @@ def namespace(*arrays):
 def _library(x):
     if x is None or isinstance(x, (bool, int, float, np.generic)):
         return None
-    if isinstance(x, Box):      # x.__array_namespace__() exists, but its linalg is NumPy's, untraced
+    if isinstance(x, Box):      # its own __array_namespace__() has NumPy's linalg, untraced
         return anp
     if isinstance(x, (list, tuple)):
         return anp if any(isinstance(entry, Box) for entry in x) else np
@@ -63,7 +64,7 @@ def _library(x):
 
 
 def like(x):
-    """Keywords that put a new array beside `x`: its dtype and, where the library has them, its device.
+    """Keywords that put a new array beside `x`: its dtype and, where there is one, its device.
 
     Parameters
     ----------
@@ -108,8 +109,8 @@ def as_array(x, name="x", ndim=None):
     TypeError
         If `x` is masked, complex, object, text or of another precision.
     ValueError
-        If it has another number of axes, is empty, or holds NaN or infinity. One infinity is enough to
-        make a LAPACK SVD run for ever, so nothing may be decomposed before this check.
+        If it has another number of axes, is empty, or holds NaN or infinity. One infinity is
+        enough to make a LAPACK SVD run for ever, so nothing may be decomposed before this check.
 
     Examples
     --------
@@ -231,10 +232,11 @@ def check_number(value, name, above=None):
     ValueError: gamma must be a finite number above 0.0, got -1
     """
     try:
-        number = float(value)                       # a NumPy float64 would turn float32 data into float64
+        number = float(value)       # a NumPy float64 would turn float32 data into float64
     except (TypeError, ValueError):
         number = float("nan")
-    if isinstance(value, str) or not abs(number) < float("inf") or (above is not None and number <= above):
+    low = float("-inf") if above is None else above
+    if isinstance(value, str) or not low < number < float("inf"):
         limit = "" if above is None else f" above {above}"
         raise ValueError(f"{name} must be a finite number{limit}, got {value!r}")
     return number
@@ -318,7 +320,7 @@ def to_device(x, where):
     if where not in ("cpu", "gpu"):
         raise ValueError(f"where must be 'cpu' or 'gpu', got {where!r}")
     if xp is anp:
-        raise TypeError("autograd differentiates on the CPU: move arrays before or after, not inside")
+        raise TypeError("autograd differentiates on the CPU: move arrays before or after it")
     if where == "cpu":
         return x.get() if xp.__name__ == "cupy" else np.asarray(x)
     try:
@@ -326,5 +328,5 @@ def to_device(x, where):
     except ImportError as error:
         raise ImportError("a GPU needs CuPy: pip install 'ksvd_ref[cuda13]' (or cuda12)") from error
     if not cupy.is_available():
-        raise RuntimeError("CuPy is installed but finds no CUDA GPU: check the driver with nvidia-smi")
+        raise RuntimeError("CuPy is installed but finds no CUDA GPU: see nvidia-smi")
     return cupy.asarray(x)

@@ -1,6 +1,6 @@
 """Dual side: K H_r = H_e Sigma and K^T H_e = H_r Sigma (K.15), from the kernel matrix alone.
 
-K          (N, M)            kernel matrix, K_ij = phi(x_i)^T psi(z_j); K need not be symmetric or square
+K          (N, M)            kernel matrix, K_ij = phi(x_i)^T psi(z_j); any real matrix
 H_e, H_r   (N, s), (M, s)    dual variables: left and right singular vectors
 sigma      (s,)              singular values, descending
 E, R       (N, s), (M, s)    scores: E = K H_r = H_e Sigma, R = K^T H_e = H_r Sigma
@@ -27,8 +27,8 @@ def solve(K, rank=None):
 
     .. math:: K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad \Sigma = \Lambda^{-1}
 
-    What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated (Chen
-    et al., NeurIPS 2023, Theorem 3.2; Lanczos, 1958).
+    What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated
+    (Chen et al., NeurIPS 2023, Theorem 3.2; Lanczos, 1958).
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ def solve(K, rank=None):
 
     Notes
     -----
-    autograd differentiates it. Where singular values repeat, the derivative is right for every loss in
-    which the tied columns enter as a whole, through H_e H_e^T, H_r H_r^T, H_e H_r^T and symmetric functions
-    of their sigma. No rule can serve the others: `linalg.svd` has the two-line example. Components
-    at rounding level get no derivative.
+    autograd differentiates it. Where singular values repeat, the derivative is right for every
+    loss in which the tied columns enter as a whole, through H_e H_e^T, H_r H_r^T, H_e H_r^T and
+    symmetric functions of their sigma. No rule can serve the others: `linalg.svd` has the two-line
+    example. Components at rounding level get no derivative.
 
     Examples
     --------
@@ -80,11 +80,13 @@ def solve_shifted(K, rank=None):
     r"""Dual solution by the eigenproblem of the shifted block matrix (Eq. K.16).
 
     .. math:: \begin{bmatrix} 0 & K \\ K^\top & 0 \end{bmatrix}
-              \begin{bmatrix} h_e \\ h_r \end{bmatrix} = \sigma \begin{bmatrix} h_e \\ h_r \end{bmatrix}
+              \begin{bmatrix} h_e \\ h_r \end{bmatrix}
+              = \sigma \begin{bmatrix} h_e \\ h_r \end{bmatrix}
 
     The two coupled equations as one symmetric eigenproblem (Lanczos, 1958; Suykens, 2016). Its
-    eigenvalues are +sigma, -sigma and N + M - 2 rank(K) zeros. Kept as the literal transcription of the
-    theory, to check `solve` with: it takes about three times as long and 20 times the memory of K.
+    eigenvalues are +sigma, -sigma and N + M - 2 rank(K) zeros. Kept as the literal transcription
+    of the theory, to check `solve` with: it takes about three times as long and 20 times the
+    memory of K.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def solve_shifted(K, rank=None):
     r = numerical_rank(sigma, N, M)
     s = r if rank is None else rank
     # A unit eigenvector of sigma > 0 has two halves of squared norm 1/2, hence the root of 2. Those
-    # of 0 split in any way, 0.989 : 0.011 for one, so they are replaced by a basis of each complement.
+    # of 0 split in any way, 0.989 : 0.011 for one, so a basis of each complement replaces them.
     H_e = _complete(2.0 ** 0.5 * H[:N, :min(r, s)], s)
     H_r = _complete(2.0 ** 0.5 * H[N:, :min(r, s)], s)
     return _signed(H_e, xp.maximum(sigma[:s], 0.0), H_r)
@@ -129,8 +131,7 @@ def _complete(H, s):
         return H
     outside = xp.eye(H.shape[0], **like(H)) - H @ H.T           # projector: eigenvalues 0 and 1
     extra = eigh(outside)[1][:, -missing:]
-    return xp.stack([*(H[:, l] for l in range(H.shape[1])), *(extra[:, l] for l in range(missing))],
-                    axis=1)
+    return xp.stack([A[:, l] for A in (H, extra) for l in range(A.shape[1])], axis=1)
 
 
 def _signed(H_e, sigma, H_r):
@@ -169,7 +170,7 @@ def shifted_matrix(K):
     xp = namespace(K)
     N, M = K.shape
     eye = xp.eye(N + M, **like(K))
-    corner = eye[:, :N] @ K @ eye[N:, :]                        # K at the upper right, (N + M, N + M)
+    corner = eye[:, :N] @ K @ eye[N:, :]            # K at the upper right, (N + M, N + M)
     return corner + corner.T
 
 
@@ -178,7 +179,8 @@ def e_scores(K_new, dual):
 
     .. math:: e(x) = \sum_j h_{r,j}\, \kappa(x, z_j), \qquad E = K H_r
 
-    The training rows themselves have E = H_e Sigma (K.21). Source: Chen et al., NeurIPS 2023, Remark 3.3.
+    The training rows themselves have E = H_e Sigma (K.21). Source: Chen et al., NeurIPS 2023,
+    Remark 3.3.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ def e_scores(K_new, dual):
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_r)
     if K_new.shape[1] != H_r.shape[0]:
-        raise ValueError(f"K_new must have one column for each of the {H_r.shape[0]} training columns, "
+        raise ValueError(f"K_new must have the {H_r.shape[0]} columns of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
     return K_new @ H_r
 
@@ -216,7 +218,8 @@ def r_scores(K_new, dual):
 
     .. math:: r(z) = \sum_i h_{e,i}\, \kappa(x_i, z), \qquad R = K^\top H_e
 
-    The training columns themselves have R = H_r Sigma (K.21). Source: Chen et al., NeurIPS 2023, Remark 3.3.
+    The training columns themselves have R = H_r Sigma (K.21). Source: Chen et al., NeurIPS 2023,
+    Remark 3.3.
 
     Parameters
     ----------
@@ -244,6 +247,6 @@ def r_scores(K_new, dual):
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_e)
     if K_new.shape[0] != H_e.shape[0]:
-        raise ValueError(f"K_new must have one row for each of the {H_e.shape[0]} training rows, "
+        raise ValueError(f"K_new must have the {H_e.shape[0]} rows of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
     return K_new.T @ H_e

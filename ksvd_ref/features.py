@@ -20,9 +20,9 @@ def compatible(A, C=None):
     .. math:: \varphi(x) = C^\top x, \quad \psi(z) = z, \qquad \Phi = A C, \quad \Psi = A^\top,
               \qquad \Phi \Psi^\top = A C A
 
-    Rows live in R^M and columns in R^N, so one side must be carried over. If M < N the mirror image is
-    used, Phi = A, Psi = (C A)^T, which keeps p = min(N, M). The kernel is A itself if and only if A C A =
-    A (V25); any other C gives the SVD of A C A (Suykens, ACHA 40, 2016).
+    Rows live in R^M and columns in R^N, so one side must be carried over. If M < N the mirror
+    image is used, Phi = A, Psi = (C A)^T, which keeps p = min(N, M). The kernel is A itself if and
+    only if A C A = A (V25); any other C gives the SVD of A C A (Suykens, ACHA 40, 2016).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def compatible(A, C=None):
     C = as_matrix(C, "C")
     namespace(A, C)
     if tuple(C.shape) != (M, N):
-        raise ValueError(f"C must have shape {(M, N)} for A of shape {(N, M)}, got {tuple(C.shape)}")
+        raise ValueError(f"C must have shape {(M, N)}, that of A^T, got {tuple(C.shape)}")
     return (A @ C, A.T) if N <= M else (A, (C @ A).T)
 
 
@@ -107,7 +107,7 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     .. math:: (\gamma \langle x, z \rangle + c_0)^n = \sum_{|a| = n} \binom{n}{a}\,
               (\gamma x, c_0)^a\, (z, 1)^a
 
-    The multinomial theorem; the weight is split evenly between both sides, a negative sign goes to Psi.
+    The multinomial theorem. Both sides get the root of the weight; a negative sign goes to Psi.
 
     Parameters
     ----------
@@ -153,12 +153,13 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
 def positive_random(Q, K, *, m, seed):
     r"""Positive random features of the exponential kernel (Eq. S.32).
 
-    .. math:: \phi(x) = \tfrac{1}{\sqrt m} \exp(-\|x\|^2 / 2) (\exp(w_1^\top x), \dots, \exp(w_m^\top x)),
-              \qquad w_i \sim N(0, I)
+    .. math:: \phi(x) = \tfrac{1}{\sqrt m}\, e^{-\|x\|^2 / 2}
+              (e^{w_1^\top x}, \dots, e^{w_m^\top x}), \qquad w_i \sim N(0, I)
 
-    Their product estimates exp(<q, k>), without bias; the factor 1/sqrt(m) is needed for that (V21) and
-    is missing where only a row-normalised kernel is wanted (K.26). For scores divided by sqrt(d), pass
-    Q / d^(1/4) and K / d^(1/4). Source: the estimator of Performer (Choromanski et al., ICLR 2021).
+    Their product estimates exp(<q, k>), without bias; the factor 1/sqrt(m) is needed for that
+    (V21) and is missing where only a row-normalised kernel is wanted (K.26). For scores divided by
+    sqrt(d), pass Q / d^(1/4) and K / d^(1/4). Source: the estimator of Performer (Choromanski et
+    al., ICLR 2021).
 
     Parameters
     ----------
@@ -167,7 +168,8 @@ def positive_random(Q, K, *, m, seed):
     m : int
         Number of features, ≥ 1.
     seed : int
-        Drawn on the host with numpy.random.default_rng, so that every library sees the same numbers.
+        Drawn on the host with numpy.random.default_rng, so that every library sees the same
+        numbers.
 
     Returns
     -------
@@ -206,8 +208,9 @@ def data_dependent(Phi, Psi, F):
 
     .. math:: \Phi F^\top, \; \Psi F^\top, \qquad K = \Phi (F^\top F) \Psi^\top
 
-    A change of metric: the kernel of Primal-Attention with data-dependent weights (Chen et al., NeurIPS
-    2023, Theorem 3.2). Its rank is at most the number of columns of Phi, however many rows F has (V28).
+    A change of metric: the kernel of Primal-Attention with data-dependent weights (Chen et al.,
+    NeurIPS 2023, Theorem 3.2). Its rank is at most the number of columns of Phi, however many rows
+    F has (V28).
 
     Parameters
     ----------

@@ -3,9 +3,9 @@
 X, Z    (N, d), (M, d)    row (query, source) and column (key, target) data
 K       (N, M)            kernel matrix, K_ij = kappa(x_i, z_j); K != K^T in general, N != M allowed
 
-A kernel of two arguments needs no symmetry and no definiteness: every real matrix is a kernel matrix.
-Feature maps do not occur here: linear has (X, Z) themselves, cosine and polynomial have those of
-features.py, exponential an approximation there; rbf, softmax and sne have no finite ones.
+A kernel of two arguments needs no symmetry and no definiteness: every real matrix is a kernel
+matrix. Feature maps do not occur here: linear has (X, Z) themselves, cosine and polynomial have
+those of features.py, exponential an approximation there; rbf, softmax and sne have no finite ones.
 """
 import math
 
@@ -29,7 +29,8 @@ def linear(X, Z):
     Raises
     ------
     TypeError, ValueError
-        If `X` or `Z` is not a real, finite matrix, their numbers of columns differ, or a product overflows.
+        If `X` or `Z` is not a real, finite matrix, their numbers of columns differ, or a product
+        overflows.
 
     Examples
     --------
@@ -71,7 +72,8 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     X, Z = as_pair(X, Z)
     check_degree(degree)
     namespace(X, Z)
-    return _finite((check_number(gamma, "gamma") * (X @ Z.T) + check_number(coef0, "coef0")) ** int(degree))
+    gamma, coef0 = check_number(gamma, "gamma"), check_number(coef0, "coef0")
+    return _finite((gamma * (X @ Z.T) + coef0) ** int(degree))
 
 
 def rbf(X, Z, *, gamma=1.0):
@@ -240,7 +242,8 @@ def sne(X, Z, *, gamma=1.0):
 def gram(kernel, X, Z):
     """Kernel matrix of any Python function of two points.
 
-    Both triangles are evaluated: kappa(x, z) need not equal kappa(z, x). Differentiable if the function is.
+    Both triangles are evaluated: kappa(x, z) need not equal kappa(z, x). Differentiable if the
+    function is.
 
     Parameters
     ----------
@@ -283,8 +286,9 @@ def center(K):
 
     .. math:: P_N K P_M, \qquad P_n = I - 11^\top / n
 
-    Rows lose the mean of psi over the columns and columns the mean of phi over the rows: two means, so
-    K may be rectangular. Afterwards sum e^2 over the rows is N times a variance, not only a second moment.
+    Rows lose the mean of psi over the columns and columns the mean of phi over the rows: two
+    means, so K may be rectangular. Afterwards sum e^2 over the rows is N times a variance, not
+    only a second moment.
 
     Parameters
     ----------
@@ -302,7 +306,7 @@ def center(K):
 
     Examples
     --------
-    >>> center([[0, 2, 7], [0, 6, 21]])                         # x z^T with x = (1, 3), z = (0, 2, 7)
+    >>> center([[0, 2, 7], [0, 6, 21]])                         # (1, 3)^T (0, 2, 7)
     array([[ 3.,  1., -4.],
            [-3., -1.,  4.]])
     """

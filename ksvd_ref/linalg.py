@@ -1,4 +1,4 @@
-"""Decompositions, rank and sign: what the dual and the primal share, since neither imports the other.
+"""Decompositions, rank and sign: what dual and primal share, since neither imports the other.
 
 A library's own ``svd`` and ``eigh`` do the work. Added here are derivatives that stay right where
 values repeat (autograd divides by their difference), the rank rule, and the sign convention.
@@ -11,7 +11,7 @@ from .backend import like, namespace
 
 
 def svd(K):
-    r"""Thin singular value decomposition (Eq. K.6), differentiable also where singular values repeat.
+    r"""Thin singular value decomposition (Eq. K.6), differentiable also where a sigma repeats.
 
     .. math:: K = U \Sigma V^\top
 
@@ -30,11 +30,12 @@ def svd(K):
 
     Notes
     -----
-    No derivative rule for (U, sigma, V) can serve every loss where a sigma repeats: at K = I and with
-    C = [[0, 1], [1, 0]], the losses <C, U diag(sigma) V^T> and <C, U V^T> hand the rule the same
-    (C, 0, C), yet their gradients are C and 0. This rule is right for every loss in which the tied
-    columns enter as a whole, through U U^T, V V^T, U V^T and symmetric functions of their sigma. Write
-    losses weighted by sigma with K instead: K V = U Sigma and K V V^T are right at ties too.
+    No derivative rule for (U, sigma, V) can serve every loss where a sigma repeats: at K = I and
+    with C = [[0, 1], [1, 0]], the losses <C, U diag(sigma) V^T> and <C, U V^T> hand the rule the
+    same (C, 0, C), yet their gradients are C and 0. This rule is right for every loss in which the
+    tied columns enter as a whole, through U U^T, V V^T, U V^T and symmetric functions of their
+    sigma. Write losses weighted by sigma with K instead: K V = U Sigma and K V V^T are right at
+    ties too.
 
     Examples
     --------
@@ -98,9 +99,9 @@ def svd_core(sigma, P, Q, g_sigma, size):
     """
     noise = sigma[0] * size * np.finfo(sigma.dtype).eps
     gap, total = sigma[None, :] - sigma[:, None], sigma[None, :] + sigma[:, None]
-    # P + Q turns both sides together and P - Q against each other. Where sigma_i = sigma_j only the
-    # first is undetermined: setting 1 / (sigma_j^2 - sigma_i^2) to 0 instead loses the second too, and
-    # with it the derivative of U V^T.
+    # P + Q turns both sides together, P - Q one against the other. Where sigma_i = sigma_j only the
+    # first is undetermined: setting 1 / (sigma_j^2 - sigma_i^2) to 0 loses the second too, and with
+    # it the derivative of U V^T.
     return (0.5 * reciprocal(gap, noise) * (P + Q) + 0.5 * reciprocal(total, noise) * (P - Q)
             + anp.diag(g_sigma))
 
@@ -130,7 +131,7 @@ def reciprocal(x, noise):
 
 
 def eigh(S):
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, differentiable at ties as `svd` is.
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, tie-safe as `svd` is.
 
     Parameters
     ----------
@@ -224,12 +225,13 @@ def check_rank(rank, limit, shape):
     """
     whole = hasattr(rank, "__index__") and not isinstance(rank, (bool, np.bool_))
     if rank is not None and not (whole and 1 <= rank <= limit):
-        raise ValueError(f"rank must be None or an integer from 1 to {limit} for {shape}, got {rank!r}")
+        raise ValueError(f"rank must be None or an integer from 1 to {limit} for {shape}, "
+                         f"got {rank!r}")
     return rank if rank is None else int(rank)
 
 
 def signs(H):
-    """Sign of the largest entry of each column, the first of equals: one flip for a *pair* of vectors.
+    """Sign of the largest entry of each column, the first of equals: one flip for a *pair*.
 
     Parameters
     ----------

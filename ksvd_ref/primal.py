@@ -33,8 +33,8 @@ def solve(Phi, Psi, rank=None):
               R_\varphi R_\psi^\top = U \Sigma V^\top, \qquad
               W_e = R_\psi^\top V, \quad W_r = R_\varphi^\top U
 
-    Q_phi U and Q_psi V are the singular vectors of K = Phi Psi^T, so this is W_e = Psi^T H_r and W_r =
-    Phi^T H_e (K.12). Nothing is divided by sigma, and Q is never needed.
+    Q_phi U and Q_psi V are the singular vectors of K = Phi Psi^T, so this is W_e = Psi^T H_r and
+    W_r = Phi^T H_e (K.12). Nothing is divided by sigma, and Q is never needed.
 
     Parameters
     ----------
@@ -44,13 +44,14 @@ def solve(Phi, Psi, rank=None):
         Features of the columns.
     rank : int, optional
         Number of components, from 1 to min(N, M, p), zero singular values included. None keeps the
-        numerical rank, sigma > |Phi| |Psi| max(N, M) eps: K = Phi Psi^T is not known better than that.
+        numerical rank, sigma > |Phi| |Psi| max(N, M) eps: K = Phi Psi^T is not known better than
+        that.
 
     Returns
     -------
     Primal
-        W_e (p, s), sigma (s,) descending, W_r (p, s). The largest entry of each column of E = Phi W_e
-        is positive, which is the sign convention of dual.solve.
+        W_e (p, s), sigma (s,) descending, W_r (p, s). The largest entry of each column of E = Phi
+        W_e is positive, which is the sign convention of dual.solve.
 
     Raises
     ------
@@ -62,10 +63,10 @@ def solve(Phi, Psi, rank=None):
 
     Notes
     -----
-    R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| / sigma_s it
-    loses kappa^2 of the precision and a QR decomposition only kappa. The limit is kappa = 1e3 in float64
-    and 20 in float32, about 1e-10 and 1e-5 of relative error; above it R comes from QR, for three to ten
-    times the cost.
+    R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| /
+    sigma_s it loses kappa^2 of the precision and a QR decomposition only kappa. The limit is kappa
+    = 1e3 in float64 and 20 in float32, about 1e-10 and 1e-5 of relative error; above it R comes
+    from QR, for three to ten times the cost.
 
     autograd differentiates it, with the limits of dual.solve at repeated singular values.
 
@@ -125,8 +126,8 @@ def _traced(Phi, Psi, s):
 
 
 def _traced_vjp(argnums, answer, args, kwargs):
-    # The derivative of linalg.svd at K = Phi Psi^T, pulled back through W_e = Psi^T V, W_r = Phi^T U and
-    # written so that K does not occur: U = Phi W_e / sigma turns each term into Phi times a p x p matrix.
+    # The derivative of linalg.svd at K = Phi Psi^T, pulled back through W_e = Psi^T V, W_r = Phi^T U.
+    # K does not occur: U = Phi W_e / sigma turns each term into Phi times a p x p matrix.
     (W_e, sigma, W_r, norm), (Phi, Psi, _) = answer, args
     size = max(Phi.shape[0], Psi.shape[0])
     inverse = reciprocal(sigma, norm * size * np.finfo(sigma.dtype).eps)
@@ -134,13 +135,15 @@ def _traced_vjp(argnums, answer, args, kwargs):
     def side(A, B, W_a, W_b, g_a, g_b, turn):
         outside = (g_a.T @ B.T) @ B - (g_a.T @ W_a) @ W_a.T                # (s, p)
         middle = turn @ W_a.T + g_b.T + inverse[:, None] * outside
-        return A @ (W_a * inverse @ (middle - W_b.T @ g_b * inverse @ W_a.T) + g_b * inverse @ W_a.T)
+        middle = W_a * inverse @ (middle - W_b.T @ g_b * inverse @ W_a.T)  # (p, p)
+        return A @ (middle + g_b * inverse @ W_a.T)
 
     def vjp(g):
         g_e, g_sigma, g_r, _ = g
         P, Q = W_r.T @ g_r, W_e.T @ g_e
         turn = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, size)
-        both = (side(Phi, Psi, W_e, W_r, g_e, g_r, turn), side(Psi, Phi, W_r, W_e, g_r, g_e, turn.T))
+        both = (side(Phi, Psi, W_e, W_r, g_e, g_r, turn),
+                side(Psi, Phi, W_r, W_e, g_r, g_e, turn.T))
         return tuple(both[n] for n in argnums)
     return vjp
 
@@ -151,11 +154,12 @@ defvjp_argnums(_traced, _traced_vjp)
 def objective(W_e, W_r, Lambda, Phi, Psi):
     r"""Objective J of the primal problem (Eq. K.10).
 
-    .. math:: J = \tfrac12 \operatorname{tr}(E \Lambda E^\top) + \tfrac12 \operatorname{tr}(R \Lambda R^\top)
-              - \operatorname{tr}(W_e^\top W_r), \qquad E = \Phi W_e, \quad R = \Psi W_r
+    .. math:: J = \tfrac12 \operatorname{tr}(E \Lambda E^\top)
+              + \tfrac12 \operatorname{tr}(R \Lambda R^\top) - \operatorname{tr}(W_e^\top W_r),
+              \qquad E = \Phi W_e, \quad R = \Psi W_r
 
-    The sums of Chen et al., NeurIPS 2023, Eq. (6), as matrices. J is 0 at every solution (K.22), and at
-    many points that are none (V5): the test for a solution is `gradient`.
+    The sums of Chen et al., NeurIPS 2023, Eq. (6), as matrices. J is 0 at every solution (K.22),
+    and at many points that are none (V5): the test for a solution is `gradient`.
 
     Parameters
     ----------
@@ -193,8 +197,8 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
     .. math:: \partial J / \partial W_e = \Phi^\top \Phi W_e \Lambda - W_r, \qquad
               \partial J / \partial W_r = \Psi^\top \Psi W_r \Lambda - W_e
 
-    Both vanish exactly at the solutions (K.17). In matrix form here; the conditions are those of Chen et
-    al., NeurIPS 2023, Appendix A.1.
+    Both vanish exactly at the solutions (K.17). In matrix form here; the conditions are those of
+    Chen et al., NeurIPS 2023, Appendix A.1.
 
     Parameters
     ----------
@@ -231,7 +235,7 @@ def _weights(W_e, W_r, Lambda, Phi, Psi):
     Lambda = as_array(Lambda, "Lambda", ndim=1)
     want = (Phi.shape[1], Lambda.shape[0])
     if tuple(W_e.shape) != want or tuple(W_r.shape) != want:
-        raise ValueError(f"W_e and W_r must have shape (p, s) = {want} (columns of Phi, length of Lambda), "
+        raise ValueError(f"W_e and W_r must have shape {want} (columns of Phi, length of Lambda), "
                          f"got {tuple(W_e.shape)} and {tuple(W_r.shape)}")
     return W_e, W_r, Lambda, Phi, Psi
 
@@ -241,7 +245,8 @@ def from_dual(dual, Phi, Psi):
 
     .. math:: W_e = \Psi^\top H_r, \qquad W_r = \Phi^\top H_e
 
-    The sides cross: the columns make the weights that score rows (Chen et al., NeurIPS 2023, App. A.1).
+    The sides cross: the columns make the weights that score rows (Chen et al., NeurIPS 2023, App.
+    A.1).
 
     Parameters
     ----------
@@ -297,8 +302,9 @@ def to_dual(primal, Phi, Psi):
     Raises
     ------
     TypeError, ValueError
-        If an argument is not a real, finite matrix, the shapes do not fit, or a sigma is zero to rounding:
-        Lambda = 1 / sigma exists only above that (V16). The error names the numerical rank.
+        If an argument is not a real, finite matrix, the shapes do not fit, or a sigma is zero to
+        rounding: Lambda = 1 / sigma exists only above that (V16). The error names the numerical
+        rank.
 
     Examples
     --------
@@ -314,8 +320,8 @@ def to_dual(primal, Phi, Psi):
     E, R = e_scores(Phi, primal), r_scores(Psi, primal)
     r = numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
     if r < sigma.shape[0]:
-        raise ValueError(f"H = (scores) / sigma needs sigma > 0, but the numerical rank is {r} and {sigma.shape[0]} "
-                         f"components came: solve with rank={r} or less")
+        raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: expected at most the numerical rank, "
+                         f"{r}, got {sigma.shape[0]} components; solve with rank={r} or less")
     return E / sigma, sigma, R / sigma
 
 
