@@ -408,12 +408,12 @@ def squared_distances(X, Z):
 
     Parameters
     ----------
-    X : (N, d) array
-    Z : (M, d) array
+    X : (..., N, d) array
+    Z : (..., M, d) array
 
     Returns
     -------
-    (N, M) array
+    (..., N, M) array
 
     Examples
     --------
@@ -423,9 +423,10 @@ def squared_distances(X, Z):
     array([[0.    , 0.0625]], dtype=float32)
     """
     # |x|^2 + |z|^2 - 2<x, z> is one product, but in float32 it gives 0 for the two points above.
-    total = 0.0
-    for f in range(X.shape[1]):
-        difference = X[:, f:f+1] - Z[:, f:f+1].T    # (N, M)
+    xp = namespace(X, Z)
+    Zt, total = xp.moveaxis(Z, -1, -2), 0.0
+    for f in range(X.shape[-1]):
+        difference = X[..., :, f:f+1] - Zt[..., f:f+1, :]                  # (..., N, M)
         total = total + difference * difference
     return _finite(total)
 
