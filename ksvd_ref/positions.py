@@ -44,7 +44,7 @@ def sinusoids(N, d, *, first=0, beside=None):
     --------
     >>> sinusoids(2, 2)
     array([[0.   , 1.   ],
-           [0.841, 0.54 ]])
+           [0.841, 0.540]])
     """
     for value, name in ((N, "N"), (d, "d")):
         if not hasattr(value, "__index__") or value < 1 or (name == "d" and value % 2):
@@ -85,7 +85,7 @@ def absolute(t_q, t_k, *, scale=None):
     Raises
     ------
     TypeError, ValueError
-        If an argument is no real, finite array, or their numbers of columns differ.
+        If an argument is no array of real numbers, or their numbers of columns differ.
 
     Notes
     -----
@@ -97,7 +97,8 @@ def absolute(t_q, t_k, *, scale=None):
     >>> absolute([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], scale=2.0)
     array([[0.5, 0. ]])
     """
-    t_q, t_k = as_array(t_q, "t_q"), as_array(t_k, "t_k")
+    # Not checked for NaN: only the smoother knows what is visible.
+    t_q, t_k = as_array(t_q, "t_q", finite=False), as_array(t_k, "t_k", finite=False)
     xp = namespace(t_q, t_k)
     if t_q.ndim < 2 or t_k.ndim < 2 or t_q.shape[-1] != t_k.shape[-1]:
         raise ValueError("t_q and t_k need 2 axes or more and the same number of columns, got "
@@ -130,7 +131,7 @@ def relative(Q, R, *, scale=None):
     Raises
     ------
     TypeError, ValueError
-        If an argument is no real, finite array, their numbers of columns differ, or R has fewer
+        If an argument is no array of real numbers, their numbers of columns differ, or R has fewer
         than N rows.
 
     Examples

@@ -135,12 +135,13 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
         raise ValueError(f"kernel(Q, K) must be an array of shape (..., {N}, {M}), "
                          f"got {getattr(G, 'shape', type(G).__name__)}")
     xp = namespace(G, log_factor)
-    G = _where(mask, G, 0.0)
-    if not xp.all(xp.isfinite(G)):
+    finite = xp.isfinite(G)
+    if not xp.all(finite if mask is None else finite | ~mask):
         raise ValueError(f"kernel {kernel!r} is NaN or infinite at a visible key: the data, or its "
                          "parameters, are too large for this precision")
     if kernel in _LOGARITHMIC:
         return _softmax(G if log_factor is None else G + log_factor, mask)
+    G = _where(mask, G, 0.0)
     if log_factor is not None:
         G = G * _softmax(log_factor, mask)          # the sum it is divided by cancels (claim D7)
     return _ratio(G, mask, guard, f"the {kernel} kernel" if kernel in _KERNELS else "this kernel")
@@ -175,11 +176,13 @@ def _softmax(logits, mask):
     """S.4: logits of minus infinity where hidden, zeros in a row that sees nothing."""
     if mask is None:
         return row_normalised_exp(logits)
-    # -1e9 is not minus infinity: a row that sees nothing would average its hidden keys. And minus
-    # infinity in a whole row is NaN.
-    sees = namespace(mask).any(mask, axis=-1, keepdims=True)
-    logits = _where(sees, _where(mask, logits, -float("inf")), 0.0)
-    return _where(sees, row_normalised_exp(logits), 0.0)
+    xp = namespace(mask)
+    sees = xp.any(mask, axis=-1, keepdims=True)
+    logits = _where(mask, logits, -float("inf"))
+    if xp.all(sees):
+        return row_normalised_exp(logits)
+    # A whole row of minus infinity would be NaN, one of -1e9 an average of hidden keys.
+    return _where(sees, row_normalised_exp(_where(sees, logits, 0.0)), 0.0)
 
 
 def _ratio(G, mask, guard, name):
@@ -262,7 +265,7 @@ def linear_attention(Q, K, V, *, mask=None):
         return _ratio(_where(mask, _inner(phi_Q, phi_K), 0.0), mask, 0.0, "elu + 1") @ V
     if padding is not None:
         phi_K = _where(xp.moveaxis(padding, -1, -2), phi_K, 0.0)
-    phi_K, ones = xp.moveaxis(phi_K, -1, -2), xp.ones_like(V[..., :1])     # (..., p, M), (..., M, 1)
+    phi_K, ones = xp.moveaxis(phi_K, -1, -2), xp.ones_like(V[..., :1])     # (..., p, M)
     if running:
         steps = [max(0, i + 1 + M - N) for i in range(N)]                  # keys that query i sees
         S, z = 0.0 * (phi_K[..., :1] @ V[..., :1, :]), 0.0 * phi_K[..., :1]
@@ -533,9 +536,7 @@ def _queries_and_keys(Q, K, mask):
     if mask is None:
         return as_array(Q, "Q"), as_array(K, "K"), None
     _check_axes(mask, "mask", Q.shape[-2], K.shape[-2])
-    xp = namespace(mask)
-    sees = xp.any(mask, axis=-1, keepdims=True)                            # (..., N, 1)
-    return as_array(_where(sees, Q, 0.0), "Q"), as_array(_where(_seen(mask), K, 0.0), "K"), mask
+    return _taking_part(Q, "Q", mask, -1), _taking_part(K, "K", mask, -2), mask
 
 
 def _values(V, mask, M, **others):
@@ -546,12 +547,17 @@ def _values(V, mask, M, **others):
         raise ValueError(f"V must have shape (..., {M}, d_v), one row for each key, "
                          f"got {tuple(V.shape)}")
     _check_leading(V=V, **others)
-    return as_array(V if mask is None else _where(_seen(mask), V, 0.0), "V")
+    return _taking_part(V, "V", mask, -2)
 
 
-def _seen(mask):
-    xp = namespace(mask)
-    return xp.moveaxis(xp.any(mask, axis=-2, keepdims=True), -1, -2)       # (..., M, 1)
+def _taking_part(X, name, mask, axis):
+    """Finite X, with zeros in rows that take no part: query sees no key, no query sees key."""
+    if mask is not None:
+        xp = namespace(mask)
+        rows = xp.any(mask, axis=axis, keepdims=True)          # (..., N, 1) or (..., 1, M)
+        if not xp.all(rows):
+            X = _where(rows if axis == -1 else xp.moveaxis(rows, -1, -2), X, 0.0)
+    return as_array(X, name)
 
 
 def _where(mask, X, hidden):
@@ -559,8 +565,10 @@ def _where(mask, X, hidden):
     if mask is None:
         return X
     xp = namespace(mask, X)
-    # The sum brings X to its full shape: autograd's where does not add up broadcast gradients.
-    return xp.where(mask, X + xp.zeros(mask.shape, **like(X)), hidden)
+    if mask.ndim > X.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], X.shape[::-1])):
+        # The full shape, by a sum: autograd's where does not add up the gradients of copies.
+        X = X + xp.zeros(mask.shape, **like(X))
+    return xp.where(mask, X, hidden)
 
 
 def _as_mask(mask, X):
