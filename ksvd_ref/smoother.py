@@ -139,6 +139,10 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
     if not xp.all(finite if mask is None else finite | ~mask):
         raise ValueError(f"kernel {kernel!r} is NaN or infinite at a visible key: the data, or its "
                          "parameters, are too large for this precision")
+    guard = check_number(guard, "guard")
+    if guard < 0.0 or guard and kernel in _LOGARITHMIC:
+        raise ValueError("guard must be 0, or positive for a kernel that can vanish, "
+                         f"got {guard} for kernel {kernel!r}")
     if kernel in _LOGARITHMIC:
         return _softmax(G if log_factor is None else G + log_factor, mask)
     G = _where(mask, G, 0.0)
