@@ -28,7 +28,7 @@ def sinusoid(position, d):
                      for p in range(d // 2) for f in (math.sin, math.cos)])
 
 
-# --- tables of positions ----------------------------------------
+# --- tables of positions -----------------------
 
 def test_sinusoids(xp_array):   # noqa: F811
     for N, d, first in [(1, 2, 0), (7, 6, 0), (9, 4, -4), (3, 8, 100)]:
@@ -57,7 +57,7 @@ def test_offset_table(xp_array, N, M):      # noqa: F811
             offset_table(wrong, N, M)
 
 
-# --- the shift ----------------------------------------
+# --- the shift -----------------------
 
 @SIZES
 def test_rel_shift(xp_array, N, M):         # noqa: F811
@@ -87,7 +87,7 @@ def test_published_shift_is_right_behind_its_mask_only(N, L):              # D23
     assert N == 1 or gap[~memory(N, L)].min() > 0.0
 
 
-# --- Transformer-XL ----------------------------------------
+# --- Transformer-XL -----------------------
 
 @SIZES
 def test_product_kernel_of_transformer_xl(xp_array, N, M):                 # noqa: F811  S.14, S.15
@@ -143,7 +143,7 @@ def test_shifts_are_equivariant_with_offsets_and_a_window():               # D30
     assert abs(layer(moved, t)[5:] - np.roll(layer(x, t), 2, axis=0)[5:]).max() > 0.1
 
 
-# --- look-up tables ----------------------------------------
+# --- look-up tables -----------------------
 
 @SIZES
 def test_look_up_table(xp_array, N, M):     # noqa: F811  S.17, D24
@@ -160,7 +160,7 @@ def test_look_up_table(xp_array, N, M):     # noqa: F811  S.17, D24
           xp_array(q))
 
 
-# --- absolute positions ----------------------------------------
+# --- absolute positions -----------------------
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("N, d", [(3, 2), (9, 4), (20, 8)])
@@ -239,7 +239,7 @@ def test_padded_queries_may_hold_anything():
         weights(k, k, log_factor=relative(q, R))
 
 
-# --- derivatives ----------------------------------------
+# --- derivatives -----------------------
 
 @pytest.mark.parametrize("N, M", [(4, 4), (2, 5), (1, 3)])
 def test_gradients_of_positions(N, M):

@@ -90,7 +90,7 @@ def some_masks(N, M):
             "any": rng.random((2, 3, N, M)) < 0.5}
 
 
-# --- the definition ----------------------------------------
+# --- the definition -----------------------
 
 @functools.cache        # the loops run once, not once for each library
 def smoothed_by_definition(case, N, M):
@@ -178,7 +178,7 @@ def test_kernel_reaches_past_the_names():
     np.testing.assert_allclose((A @ A)[2, :], [11 / 18, 5 / 18, 2 / 18], rtol=1e-15)
 
 
-# --- filters ----------------------------------------
+# --- filters -----------------------
 
 @pytest.mark.parametrize("N, M", [(1, 1), (4, 4), (3, 7), (7, 3), (1, 5)])
 def test_filters(N, M):
@@ -212,8 +212,9 @@ def test_two_strided_layers_reach_everything(N, l):
 
 
 @pytest.mark.parametrize("call", [lambda: causal(0), lambda: causal(2.0), lambda: causal(3, 0),
-                                  lambda: causal(True), lambda: window(3, 0), lambda: strided(3, -1),
-                                  lambda: memory(3, -1), lambda: memory(3, 0.5)])
+                                  lambda: causal(True), lambda: window(3, 0),
+                                  lambda: strided(3, -1), lambda: memory(3, -1),
+                                  lambda: memory(3, 0.5)])
 def test_filters_refuse(call):
     with pytest.raises(ValueError, match="must be an integer"):
         call()
@@ -242,7 +243,7 @@ def test_mask_multiplies_the_kernel_not_the_logits():                      # D1
     np.testing.assert_allclose(softmax([1.0, 2.0, 0.0]), [0.245, 0.665, 0.090], atol=5e-4)
 
 
-# --- three problems that users of other libraries reported, each with its kind ----------------------------------------
+# --- three problems that users of other libraries reported, each with its kind ---
 
 SMOOTHERS = {kernel: functools.partial(attention, kernel=kernel)
              for kernel in ("exponential", "rbf", "linear", "polynomial")}
@@ -361,6 +362,16 @@ def test_maximum_is_over_visible_keys_only():
         A = weights([[1.0]], [[1.0], [1.0], [1.0]], kernel=kernel, mask=[True, True, False],
                     log_factor=[[0.0, 0.0, 800.0]])
         np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
+        A = weights([[1.0]], [[1.0], [1.0], [1.0]], kernel=kernel, mask=[True, True, False],
+                    log_factor=[[-800.0, -800.0, 0.0]])
+        np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
+
+
+def test_minus_1e9_is_not_minus_infinity():
+    A = weights([[1.0]], [[-1e12], [-1e12], [0.0]], mask=[True, True, False])
+    np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
+    A = weights([[0.0]], [[1e6], [1e6], [0.0]], kernel="rbf", mask=[True, True, False])
+    np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
 
 
 @pytest.mark.parametrize("shift", [-1e4, -104.0, 0.0, 1e4])
@@ -387,7 +398,7 @@ def test_rbf_far_from_the_origin(xp_array):
     close(weights(xp_array(Q), xp_array(K), kernel="rbf"), want / want.sum(), xp_array([0]))
 
 
-# --- linear and polynomial: what is no smoother ----------------------------------------
+# --- linear and polynomial: what is no smoother -----------------------
 
 def test_linear_kernel_is_not_a_smoother():                                # D8
     with pytest.raises(ValueError, match="linear kernel vanishes in 1 of 1 rows"):
@@ -454,7 +465,7 @@ def test_guard():
                                        guard=1e-6), [[1 / 3, 1 / 3]], rtol=1e-14)
 
 
-# --- identities of the exponential and the Gaussian kernel ----------------------------------------
+# --- identities of the exponential and the Gaussian kernel -----------------------
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("d", [1, 4, 17])
@@ -494,7 +505,7 @@ def test_query_factors_cancel_key_factors_do_not(kernel):                  # D7
     assert abs(weights(Q, K, kernel=kernel, log_factor=key) - A).max() > 0.05
 
 
-# --- order ----------------------------------------
+# --- order -----------------------
 
 @settings(max_examples=40, deadline=None)
 @given(st.permutations(range(6)), st.integers(0, 2 ** 36 - 1),
@@ -540,7 +551,7 @@ def test_four_masks_are_equivariant():                                     # D27
     assert {m.tobytes() for m in masks[fair]} == want
 
 
-# --- linear attention ----------------------------------------
+# --- linear attention -----------------------
 
 def phi(X):
     return np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))
@@ -557,6 +568,20 @@ def test_linear_attention(xp_array, N, M):                                 # D32
         close(linear_attention(*map(xp_array, (Q, K, V)), mask=mask), want, xp_array(Q))
         quadratic = attention(phi(Q), phi(K), V, kernel="linear", mask=mask)
         np.testing.assert_allclose(quadratic, want, rtol=1e-12, atol=1e-13)
+
+
+def test_causal_runs_as_a_state(monkeypatch):
+    """With padded keys too: the quadratic form is for other masks only."""
+    def refuse(*arguments):
+        raise AssertionError("the quadratic form")
+
+    monkeypatch.setattr("ksvd_ref.smoother._ratio", refuse)
+    X = np.random.default_rng(14).standard_normal((5, 2))
+    padding = np.array([True, False, True, True, False])
+    for mask in (None, padding, causal(5), causal(5) & padding):
+        linear_attention(X, X, X, mask=mask)
+    with pytest.raises(AssertionError, match="quadratic"):
+        linear_attention(X, X, X, mask=window(5, 2))
 
 
 def test_linear_attention_is_linear():
@@ -587,7 +612,7 @@ def test_homogeneous_polynomial_has_finite_features():                     # D33
     close(got, attention(Q, K, V, kernel="polynomial", coef0=0.0), Q)
 
 
-# --- heads ----------------------------------------
+# --- heads -----------------------
 
 @pytest.mark.parametrize("smoother, parameters", [
     (attention, {}), (attention, {"kernel": "rbf", "gamma": 0.2}), (linear_attention, {}),
@@ -620,7 +645,7 @@ def test_heads_split_and_merge():
             multi_head(X, X, X, heads=heads)
 
 
-# --- derivatives ----------------------------------------
+# --- derivatives -----------------------
 
 def check_gradient(function, *arrays):
     """Central differences along three directions for each argument, and the shape of each gradient.
@@ -692,7 +717,7 @@ def test_float32_gradients_stay_float32():
             assert grad(loss, n)(Q, K, V).dtype == np.float32
 
 
-# --- what is refused ----------------------------------------
+# --- what is refused -----------------------
 
 Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
 
@@ -740,11 +765,12 @@ def test_overflow_is_an_error_where_it_is_visible():
     Q, K = np.full((2, 1), 1e200), np.array([[1e200], [1e-200]])
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or infinite"):
         weights(Q, K)
-    # the key is asked by the other query only: its overflow here is nobody's business
-    mask = [[False, True], [True, True]]
-    with np.errstate(over="ignore"):
-        A = weights([[1e200], [1e-200]], K, mask=mask)
-    np.testing.assert_array_equal(A, [[0.0, 1.0], weights([[1e-200]], K)[0]])
+    # each key is seen, but not by the query whose score overflows
+    for kernel in ("exponential", "linear", "polynomial"):
+        with np.errstate(over="ignore"):
+            A = weights([[1e200], [1e-200]], K, kernel=kernel, mask=[[False, True], [True, True]])
+        np.testing.assert_array_equal(A[0], [0.0, 1.0])
+        np.testing.assert_array_equal(A[1:], weights([[1e-200]], K, kernel=kernel))
 
 
 def test_arguments_are_left_alone():
