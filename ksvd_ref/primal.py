@@ -126,8 +126,8 @@ def _traced(Phi, Psi, s):
 
 
 def _traced_vjp(argnums, answer, args, kwargs):
-    # The derivative of linalg.svd at K = Phi Psi^T, pulled back through W_e = Psi^T V, W_r = Phi^T U.
-    # K does not occur: U = Phi W_e / sigma turns each term into Phi times a p x p matrix.
+    # The derivative of linalg.svd at K = Phi Psi^T, pulled back through W_e = Psi^T V and
+    # W_r = Phi^T U. K does not occur: U = Phi W_e / sigma turns each term into Phi times a p x p matrix.
     (W_e, sigma, W_r, norm), (Phi, Psi, _) = answer, args
     size = max(Phi.shape[0], Psi.shape[0])
     inverse = reciprocal(sigma, norm * size * np.finfo(sigma.dtype).eps)
@@ -320,8 +320,8 @@ def to_dual(primal, Phi, Psi):
     E, R = e_scores(Phi, primal), r_scores(Psi, primal)
     r = numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
     if r < sigma.shape[0]:
-        raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: expected at most the numerical rank, "
-                         f"{r}, got {sigma.shape[0]} components; solve with rank={r} or less")
+        raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: at most {r} components (the "
+                         f"numerical rank) expected, got {sigma.shape[0]}: solve with rank={r} or less")
     return E / sigma, sigma, R / sigma
 
 
