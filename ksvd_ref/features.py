@@ -209,7 +209,7 @@ def data_dependent(Phi, Psi, F):
     .. math:: \Phi F^\top, \; \Psi F^\top, \qquad K = \Phi (F^\top F) \Psi^\top
 
     A change of metric: the kernel of Primal-Attention with data-dependent weights (Chen et al.,
-    NeurIPS 2023, Theorem 3.2). Its rank is at most the number of columns of Phi, however many rows
+    NeurIPS 2023). Its rank is at most the number of columns of Phi, however many rows
     F has (V28).
 
     Parameters

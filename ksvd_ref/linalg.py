@@ -171,6 +171,31 @@ def _eigh_vjp(answer, S):
 defvjp(_eigh, _eigh_vjp)
 
 
+def spectral_norm(A):
+    """Largest singular value, |A|, from the Gram matrix of the shorter side.
+
+    Parameters
+    ----------
+    A : (N, M) array
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spectral_norm(np.array([[3e200, 4e200]]))
+    5e+200
+    """
+    xp = namespace(A)
+    top = float(xp.max(xp.abs(A)))
+    if top == 0.0:
+        return 0.0
+    A = A / top                                     # or the squares of 1e200 and 1e-200 are lost
+    return top * float(xp.linalg.eigh(A.T @ A if A.shape[0] > A.shape[1] else A @ A.T)[0][-1]) ** 0.5
+
+
 def numerical_rank(sigma, N, M, norm=None):
     """Number of singular values above rounding error, sigma > norm * max(N, M) * eps.
 

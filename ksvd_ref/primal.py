@@ -64,9 +64,9 @@ def solve(Phi, Psi, rank=None):
     Notes
     -----
     R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| /
-    sigma_s it loses kappa^2 of the precision and a QR decomposition only kappa. The limit is kappa
-    = 1e3 in float64 and 20 in float32, about 1e-10 and 1e-5 of relative error; above it R comes
-    from QR, for three to ten times the cost.
+    sigma_s it loses kappa^2 of the precision, a QR decomposition only kappa. The limit is kappa = 100
+    in float64 and 10 in float32, relative errors of about 1e-12 and 1e-5; above it R comes from QR,
+    for three to ten times the cost.
 
     autograd differentiates it, with the limits of dual.solve at repeated singular values.
 
@@ -99,9 +99,9 @@ def _factor(Phi, Psi, s):
     xp = namespace(Phi, Psi)
     a, b = (float(xp.max(xp.abs(A))) or 1.0 for A in (Phi, Psi))
     Phi, Psi = Phi / a, Psi / b                     # or the Gram matrix of 1e-200 would be 0
-    loss = 1e3 if Phi.dtype == xp.float64 else 20.0
+    limit = 100.0 if Phi.dtype == xp.float64 else 10.0
     U, sigma, V, R_phi, R_psi, norm = _core(_gram_root(Phi), _gram_root(Psi))
-    if not norm <= loss * float(sigma[s - 1]):
+    if not norm <= limit * float(sigma[s - 1]):
         U, sigma, V, R_phi, R_psi, norm = _core(xp.linalg.qr(Phi)[1], xp.linalg.qr(Psi)[1])
     k = min(Phi.shape[0], Psi.shape[0], Phi.shape[1])
     return b * (R_psi.T @ V[:, :k]), a * (b * sigma[:k]), a * (R_phi.T @ U[:, :k]), a * (b * norm)
@@ -158,7 +158,7 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
               + \tfrac12 \operatorname{tr}(R \Lambda R^\top) - \operatorname{tr}(W_e^\top W_r),
               \qquad E = \Phi W_e, \quad R = \Psi W_r
 
-    The sums of Chen et al., NeurIPS 2023, Eq. (6), as matrices. J is 0 at every solution (K.22),
+    The sums of Chen et al., NeurIPS 2023, as matrices. J is 0 at every solution (K.22),
     and at many points that are none (V5): the test for a solution is `gradient`.
 
     Parameters
@@ -198,7 +198,7 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
               \partial J / \partial W_r = \Psi^\top \Psi W_r \Lambda - W_e
 
     Both vanish exactly at the solutions (K.17). In matrix form here; the conditions are those of
-    Chen et al., NeurIPS 2023, Appendix A.1.
+    Chen et al., NeurIPS 2023.
 
     Parameters
     ----------
@@ -245,8 +245,8 @@ def from_dual(dual, Phi, Psi):
 
     .. math:: W_e = \Psi^\top H_r, \qquad W_r = \Phi^\top H_e
 
-    The sides cross: the columns make the weights that score rows (Chen et al., NeurIPS 2023, App.
-    A.1).
+    The sides cross: the columns make the weights that score rows (Chen et al.,
+    NeurIPS 2023).
 
     Parameters
     ----------
