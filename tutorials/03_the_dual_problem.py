@@ -23,10 +23,10 @@ plt.style.use(HERE / "ksvd.mplstyle")
 rng = np.random.default_rng(3)
 # %% [markdown]
 # ## 1. Two sides, one problem
-# Thirty Wikipedia articles (rows) and eleven words (columns): $K_{ij}$ counts word $j$ in article
-# $i$. A kernel matrix is a product of features, $K = \Phi\Psi^\top$, one row of $\Phi$ per
-# article and one row of $\Psi$ per word. Here an article is its counts, a word its unit vector,
-# and each word's total is shared between the two; nothing below uses more than
+# $N = 30$ Wikipedia articles (rows) and $M = 11$ words (columns): $K_{ij}$ counts word $j$ in
+# article $i$. A kernel matrix is a product of features, $K = \Phi\Psi^\top$, one row of $p$
+# numbers in $\Phi$ per article and one in $\Psi$ per word. Here an article is its counts, a word
+# its unit vector, and each word's total is shared between the two; nothing below uses more than
 # $K = \Phi\Psi^\top$.
 # %%
 K, articles, words, topics = datasets.wikipedia_words()
@@ -205,8 +205,9 @@ else:
     raise AssertionError("1 / 0 was accepted")
 # %% [markdown]
 # Squaring K.15 gives $K^\top K h_r = \sigma^2 h_r$, one side alone. On paper; in floating point
-# $\sigma^2$ drowns in the rounding of $\sigma_1^2$ once $\sigma < \sqrt\varepsilon\,\sigma_1$,
-# about $10^{-8}\sigma_1$. The SVD does not square; nor does the block matrix of lesson 01.
+# $\sigma^2$ drowns in the rounding of $\sigma_1^2$, of relative size
+# $\varepsilon \approx 2\cdot10^{-16}$, once $\sigma < \sqrt\varepsilon\,\sigma_1$, about
+# $10^{-8}\sigma_1$. The SVD does not square; nor does the block matrix of lesson 01.
 # %%
 true = np.logspace(0, -12, 13)
 U, V = (np.linalg.qr(rng.standard_normal((n, 13)))[0] for n in (30, 20))
@@ -229,14 +230,14 @@ figure, ax = plt.subplots(figsize=(5.4, 3.2))
 worst_J, worst = 0.0, 0.0
 for s in range(1, 11):
     subsets = [list(S) for S in combinations(range(11), s)]         # 2046 of them in all
-    dropped = np.array([np.sqrt(sum(np.delete(sigma, S) ** 2)) for S in subsets])
-    ax.plot(np.full(len(subsets), s), dropped, ".", color="0.75")
-    assert np.argmin(dropped) == 0                                  # the first: the s largest
-    for S in subsets[::29]:
+    errors = [np.linalg.norm(K - H_e[:, S] * sigma[S] @ H_r[:, S].T) for S in subsets]
+    ax.plot(np.full(len(subsets), s), errors, ".", color="0.75")
+    assert np.argmin(errors) == 0                                   # the first: the s largest
+    for S, error in zip(subsets, errors):
         J = primal.objective(W_e[:, S], W_r[:, S], 1 / sigma[S], Phi, Psi)
-        error = np.linalg.norm(K - H_e[:, S] * sigma[S] @ H_r[:, S].T)
-        worst_J, worst = max(worst_J, abs(J)), max(worst, abs(error - dropped[subsets.index(S)]))
-print(f"over the subsets: largest |J| {worst_J:.0e}, Eckart-Young off by {worst:.0e}")
+        discarded = np.sqrt(np.sum(np.delete(sigma, S) ** 2))
+        worst_J, worst = max(worst_J, abs(J)), max(worst, abs(error - discarded))
+print(f"over 2046 subsets: largest |J| {worst_J:.0e}, Eckart-Young off by {worst:.0e}")
 assert worst_J < 1e-12 * sigma.sum() and worst < 1e-12 * sigma[0]
 ax.plot(range(1, 11), [np.sqrt(sum(sigma[s:] ** 2)) for s in range(1, 11)], "o-",
         label="the s largest")
@@ -281,9 +282,9 @@ np.testing.assert_allclose(mended, C, atol=1e-14)   # right again: weight with K
 
 # %% [markdown]
 # ## Exercises
-# Load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "03_the_dual_problem.py"))` (after `import
-# runpy`) and call, for example, `check["check_3_1"](mend_signs)`.
+# After `import runpy`, load the checks with
+# `check = runpy.run_path(str(HERE / "solutions" / "03_the_dual_problem.py"))`
+# and call, for example, `check["check_3_1"](mend_signs)`.
 #
 # **E3.1** (about 2 lines) The columns of $H_r$ have lost their signs. Predict which number tells
 # for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.

@@ -108,7 +108,8 @@ def check_3_3(function):
 # %% [markdown]
 # The questions. 1. $h_{e1}^\top K h_{r2}$ is $\sigma_2 h_{e1}^\top h_{e2}$ and
 # $\sigma_1 h_{r1}^\top h_{r2}$; exchanging 1 and 2 gives the same with $\sigma_1$ and $\sigma_2$
-# exchanged. If they differ, both products are 0. 2. $\sigma = 3$ and $h_e = -h_r$, an eigenvector.
+# exchanged. If they differ, both products are 0. 2. $\sigma = 3$ and $h_e = -h_r$, an
+# eigenvector.
 # 3. Five: the rank of $K$ is at most 5, and each $\lambda$ is one over a singular value.
 # %%
 if __name__ == "__main__":
