@@ -1,9 +1,9 @@
 """Every numbered equation of the derivation, as a residual on the matrix in your hand.
 
-One function per equation. It takes a `Solution`, in which the dual half (H_e, sigma, H_r, E, R) was
-computed from K alone and the primal half (W_e, W_r) from Phi and Psi alone, and returns one number
-that is zero on paper: relative to sigma_1, and with component l weighted by delta_l where vectors of
-both halves meet, since rounding turns a singular vector by about eps / delta_l.
+One function per equation. It takes a `Solution`, in which the dual half (H_e, sigma, H_r, E, R)
+was computed from K alone and the primal half (W_e, W_r) from Phi and Psi alone, and returns one
+number that is zero on paper: relative to sigma_1, and with component l weighted by delta_l where
+vectors of both halves meet, since rounding turns a singular vector by about eps / delta_l.
 
 delta_l    min(sigma_l, distance of sigma_l from the other sigma) / sigma_1, ties excepted
 C          the tolerance is C max(N, M, p) eps kappa: a modest multiple of the backward error of an SVD
@@ -62,6 +62,7 @@ class Solution(NamedTuple):
     transposed: Any         # Primal of K^T
     compatible: Any         # feature maps of the bare matrix K
     probe: Any              # W_e, W_r, Lambda that are no solution
+    scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
 
     @property
     def sigma_1(self):
@@ -71,8 +72,8 @@ class Solution(NamedTuple):
 def solution(Phi, Psi, *, rank=None):
     """Dual and primal solution of one matrix K = Phi Psi^T, each by its own route.
 
-    Phi and Psi are divided by their norms first. Every equation is homogeneous in both, so nothing is
-    lost, and data of any size (1e-150, 1e150) can be squared.
+    Phi and Psi are divided by their norms first. Every equation is homogeneous in both, so nothing
+    is lost, and data of any size (1e-150, 1e150) can be squared.
 
     Parameters
     ----------
@@ -99,7 +100,8 @@ def solution(Phi, Psi, *, rank=None):
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
     xp = namespace(Phi, Psi)
     (N, p), M = Phi.shape, Psi.shape[0]
-    Phi, Psi = Phi / (spectral_norm(Phi) or 1.0), Psi / (spectral_norm(Psi) or 1.0)
+    norms = spectral_norm(Phi), spectral_norm(Psi)
+    Phi, Psi = Phi / (norms[0] or 1.0), Psi / (norms[1] or 1.0)
     K = Phi @ Psi.T
     H_e, spectrum, H_r = dual.solve(K, min(N, M))
     r = min(p, numerical_rank(spectrum, N, M, 1.0))
@@ -121,19 +123,20 @@ def solution(Phi, Psi, *, rank=None):
         dual.r_scores(K, (H_e, sigma, H_r)), 1.0 / sigma, W_e[:, :s], W_r[:, :s], spectrum,
         primal_spectrum, r, delta[:s], rows @ Phi, columns @ Psi, rows @ K, K @ columns.T,
         primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), features.compatible(K),
-        (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))))
+        (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))), norms[0] * norms[1])
 
 
 def _same_basis(H_e, spectrum, H_r, E, R):
     """Dual vectors turned onto the primal ones inside repeated sigma, and delta.
 
-    Where singular values repeat, any basis of the block is a solution, the same on both sides (V13).
+    Where singular values repeat, any basis of the block is a solution, the same on both sides
+    (V13).
     """
     xp = namespace(H_e, H_r)
     r, step = H_e.shape[1], float(xp.finfo(spectrum.dtype).eps) ** (1 / 3)
     values = [float(spectrum[l]) for l in range(r)]
     blocks = [[0]]
-    for l in range(1, r):       # closer than eps^(1/3) counts as tied: the gap would cost 2/3 of eps
+    for l in range(1, r):       # closer than eps^(1/3) counts as tied
         if values[l - 1] - values[l] <= step * values[0]:
             blocks[-1].append(l)
         else:
@@ -147,7 +150,7 @@ def _same_basis(H_e, spectrum, H_r, E, R):
     number = xp.asarray([float(n) for n, block in enumerate(blocks) for _ in block], **like(H_e))
     alone = xp.asarray([float(len(block) == 1) for block in blocks for _ in block], **like(H_e))
     tied = number[:, None] == number[None, :]
-    # H_e^T E = T Sigma on paper, so T is its polar factor; a single sigma keeps T = 1, its sign too.
+    # H_e^T E = T Sigma on paper, so T is its polar factor. A single sigma keeps T = 1.
     meeting = H_e.T @ E[:, :r] + H_r.T @ R[:, :r]
     U, _, V = svd(xp.where(tied, xp.where(alone > 0.0, xp.ones_like(meeting), meeting), 0.0))
     return H_e @ (U @ V.T), H_r @ (U @ V.T), xp.asarray(delta, **like(H_e))
@@ -292,8 +295,8 @@ def _shifted(K, H_e, H_r):
     return product[:N, :], product[N:, :]
 
 
-# One function per equation, in the order of the derivation. Whatever has the unit of K is divided by
-# sigma_1; W and H have norm 1 or less as it is.
+# One function per equation, in the order of the derivation. What has the unit of K is divided by
+# sigma_1; W and H have norm 1 or less as they are.
 
 
 @equation

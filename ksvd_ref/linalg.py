@@ -193,7 +193,8 @@ def spectral_norm(A):
     if top == 0.0:
         return 0.0
     A = A / top                                     # or the squares of 1e200 and 1e-200 are lost
-    return top * float(xp.linalg.eigh(A.T @ A if A.shape[0] > A.shape[1] else A @ A.T)[0][-1]) ** 0.5
+    gram = A.T @ A if A.shape[0] > A.shape[1] else A @ A.T
+    return top * float(xp.linalg.eigh(gram)[0][-1]) ** 0.5
 
 
 def numerical_rank(sigma, N, M, norm=None):

@@ -64,9 +64,9 @@ def solve(Phi, Psi, rank=None):
     Notes
     -----
     R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| /
-    sigma_s it loses kappa^2 of the precision, a QR decomposition only kappa. The limit is kappa = 100
-    in float64 and 10 in float32, relative errors of about 1e-12 and 1e-5; above it R comes from QR,
-    for three to ten times the cost.
+    sigma_s it loses kappa^2 of the precision, a QR decomposition only kappa. The limit is kappa =
+    100 in float64 and 10 in float32, relative errors of about 1e-12 and 1e-5; above it R comes
+    from QR, for three to ten times the cost.
 
     autograd differentiates it, with the limits of dual.solve at repeated singular values.
 
@@ -127,7 +127,7 @@ def _traced(Phi, Psi, s):
 
 def _traced_vjp(argnums, answer, args, kwargs):
     # The derivative of linalg.svd at K = Phi Psi^T, pulled back through W_e = Psi^T V and
-    # W_r = Phi^T U. K does not occur: U = Phi W_e / sigma turns each term into Phi times a p x p matrix.
+    # W_r = Phi^T U. K does not occur: U = Phi W_e / sigma leaves Phi times a p x p matrix.
     (W_e, sigma, W_r, norm), (Phi, Psi, _) = answer, args
     size = max(Phi.shape[0], Psi.shape[0])
     inverse = reciprocal(sigma, norm * size * np.finfo(sigma.dtype).eps)
@@ -320,8 +320,8 @@ def to_dual(primal, Phi, Psi):
     E, R = e_scores(Phi, primal), r_scores(Psi, primal)
     r = numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
     if r < sigma.shape[0]:
-        raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: at most {r} components (the "
-                         f"numerical rank) expected, got {sigma.shape[0]}: solve with rank={r} or less")
+        raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: numerical rank {r} expected at "
+                         f"most, got {sigma.shape[0]} components: solve with rank={r} or less")
     return E / sigma, sigma, R / sigma
 
 
