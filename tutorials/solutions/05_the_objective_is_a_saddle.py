@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Solutions of lesson 05: the primal objective is a saddle
-# Each `check_5_k(function)` compares a function with a slower truth on several inputs and says what is
-# wrong. Run as a script it checks these solutions and shows two wrong answers that each check refuses.
+# Each `check_5_k(function)` compares a function with a slower truth on several inputs and says
+# what is wrong. Run as a script it checks these solutions and shows two wrong answers that each
+# check refuses.
 
 # %%
 import numpy as np
@@ -19,8 +20,9 @@ def problems(sizes=((9, 7, 4), (6, 8, 3), (12, 12, 5))):
 
 # %% [markdown]
 # ## 5.1 The factor of Λ that makes J zero
-# The score terms are linear in $\Lambda$: $J(W, c\Lambda) = c\,Q - \mathrm{tr}(W_e^\top W_r)$ with $Q$ their
-# value at $c = 1$. So $c = \mathrm{tr}(W_e^\top W_r) / Q$: positive, and no solution anywhere near.
+# The score terms are linear in $\Lambda$: $J(W, c\Lambda) = c\,Q - \mathrm{tr}(W_e^\top W_r)$ with
+# $Q$ their value at $c = 1$. So $c = \mathrm{tr}(W_e^\top W_r) / Q$: positive, and no solution
+# anywhere near.
 
 
 # %%
@@ -47,9 +49,9 @@ def check_5_1(zero_factor):
 
 # %% [markdown]
 # ## 5.2 The inertia at any λ
-# Eliminating the first block, a congruence, leaves $\lambda\Phi^\top\Phi$, which is positive definite, and
-# $\lambda\Psi^\top\Psi - (\lambda\Phi^\top\Phi)^{-1}$, congruent to a matrix with the eigenvalues
-# $\lambda^2\sigma_l^2 - 1$. A congruence keeps the signs (Sylvester).
+# Eliminating the first block, a congruence, leaves $\lambda\Phi^\top\Phi$, which is positive
+# definite, and $\lambda\Psi^\top\Psi - (\lambda\Phi^\top\Phi)^{-1}$, congruent to a matrix with
+# the eigenvalues $\lambda^2\sigma_l^2 - 1$. A congruence keeps the signs (Sylvester).
 
 
 # %%
@@ -81,9 +83,9 @@ def check_5_2(inertia_of):
 
 # %% [markdown]
 # ## 5.3 Subspace iteration with spare columns
-# The first $s$ directions now shrink their error by $(\sigma_{s+\mathrm{extra}+1}/\sigma_s)^2$ per step.
-# $A$ spans the leading left singular vectors, so the small SVD of $K^\top A = H_r\Sigma T^\top$ gives
-# $H_r$, and $H_e = AT$.
+# The first $s$ directions now shrink their error by $(\sigma_{s+\mathrm{extra}+1}/\sigma_s)^2$ per
+# step. $A$ spans the leading left singular vectors, so the small SVD of
+# $K^\top A = H_r\Sigma T^\top$ gives $H_r$, and $H_e = AT$.
 
 
 # %%
@@ -111,8 +113,8 @@ def check_5_3(leading):
         truth = primal.from_dual(dual.solve(Phi @ Psi.T, s), Phi, Psi)
         gap = np.max(np.abs(sigma - truth.sigma))
         # the error of sigma after 12 steps is (0.1 / 2)^(4 * 12); 1e-9 leaves room for cond(mix)
-        assert gap < 1e-9, (f"sigma is off by {gap:.1e}: carry s + extra columns through every step "
-                            "and cut to s after the finish")
+        assert gap < 1e-9, (f"sigma is off by {gap:.1e}: carry s + extra columns through every "
+                            "step and cut to s after the finish")
         for l in range(s):
             ours = np.outer(W_e[:, l], W_r[:, l])                   # blind to the joint sign
             want = np.outer(truth.W_e[:, l], truth.W_r[:, l])
