@@ -54,8 +54,7 @@ residual = lambda *at: np.linalg.norm(primal.gradient(*at)) / np.linalg.norm(at[
 # $\Lambda = \Sigma^{-1}$, in any order, at any scale, even with one repeated: nothing in $J$
 # prefers the leading ones. Another $\Lambda$ misses zero: by hand, $J$ = 6 at $\Lambda = \Sigma$.
 # %%
-J = primal.objective(W_e, W_r, Lambda, Phi, Psi)
-assert close(J, 0.5 * np.sum(W_e * g_e) + 0.5 * np.sum(W_r * g_r)) and J > 1.0
+assert close(primal.objective(W_e, W_r, Lambda, Phi, Psi), np.sum([W_e * g_e, W_r * g_r]) / 2)
 W_e, sigma, W_r = primal.solve(Phi, Psi)
 subsets = [list(c) for size in range(1, 5) for c in combinations(range(4), size)]
 worst = 0.0
@@ -98,7 +97,6 @@ for k in range(1, p + 1):
     print(f"lambda = 1/sigma_{k}: {inertia} positive, zero, negative directions")
     assert inertia == [p + k - 1, 1, p - k]
 assert abs(curvatures(0.37)).min() > 0.2            # 1/0.37 is no singular value
-
 x = np.linspace(-3, 3, 61)
 plane = [[by_hand([[1], [e]], [[2], [r]]) for e in x] for r in x]
 fig, ax = plt.subplots(figsize=(5.4, 4.0))
@@ -125,8 +123,8 @@ one = np.ones((2, 1))
 assert close(primal.objective(one, one, [4 / 7], Phi_h, Psi_h), 0.0)
 g_e, g_r = primal.gradient(one, one, [4 / 7], Phi_h, Psi_h)
 assert close(g_e, [[9 / 7], [-3 / 7]]) and close(g_r, [[-3 / 7], [-3 / 7]])
-J2 = lambda W_e, W_r, logs: primal.objective(W_e, W_r, anp.exp(logs), Phi, Psi) ** 2
-slope = grad(J2, (0, 1, 2))
+squared = lambda W_e, W_r, logs: primal.objective(W_e, W_r, anp.exp(logs), Phi, Psi) ** 2
+slope = grad(squared, (0, 1, 2))
 
 
 def descend(seed, log_Lambda, learn_Lambda, step=6e-3):
@@ -149,7 +147,7 @@ for name, runs in (("learned", learned), ("given", given)):
 fig, ax = plt.subplots(figsize=(6.0, 3.4))
 ax.semilogy(np.array(learned)[:, :, 0].T + 1e-32, "C0", label=["$J^2$", None, None])
 ax.semilogy(np.array(learned)[:, :, 1].T, "C1", label=[r"$|\nabla J|\,/\,|W|$", None, None])
-ax.set(title="Descent from three starts: $J^2$ falls, the KKT residual stays", xlabel="step")
+ax.set(title="Three starts: $J^2$ falls, the KKT residual stays", xlabel="step", ylabel="value")
 ax.legend()
 plt.show()
 
@@ -171,8 +169,8 @@ assert close(np.mean(heads) ** 2, 0.0) and close(np.mean(heads ** 2), 1.0)
 # $p = d = 32$: $\Phi\Psi^\top$ holds the logits. First $J$: from a solution $W$ along any $D$,
 # $J(W + tD) = t^2J(D)$. An error of size $t$ shows in the residual as $t$, in $J$ only as $t^2$.
 # %%
-data = datasets.minilm_heads()
-Phi, Psi = data.Q[5, 0] / 32 ** 0.25, data.K[5, 0] / 32 ** 0.25
+Q, K, _ = datasets.minilm_heads()
+Phi, Psi = Q[5, 0] / 32 ** 0.25, K[5, 0] / 32 ** 0.25               # last layer, head 0: (64, 32)
 W_e, sigma, W_r = exact = primal.solve(Phi, Psi, 5)
 D_e, D_r = rng.standard_normal((2, 32, 5)) * np.std(W_e)
 J_D, total = primal.objective(D_e, D_r, 1 / sigma, Phi, Psi), np.sum(sigma)
@@ -195,7 +193,6 @@ H_e, _, H_r = primal.to_dual(exact, Phi, Psi)
 best = max(trace(*map(orth, rng.standard_normal((2, 64, 5)))) for _ in range(1000))
 print(f"tr(A^T K B): {trace(H_e, H_r):.1f} at the solution, {best:.1f} at the best of 1000 others")
 assert close(trace(H_e, H_r), total, 1e-11) and best < total
-
 fig, ax = plt.subplots(figsize=(6.0, 3.6))
 for s in (1, 2, 3, 4):
     W, target, sine = rng.standard_normal((32, s)), orth(exact.W_e[:, :s]), []
@@ -217,18 +214,17 @@ plt.show()
 #
 # **The published statement, fairly put.** Chen et al. write the primal as a maximum, prove $J = 0$
 # at its stationary points, and add $\eta J^2$ to the training loss. True remains: every KSVD has
-# $J = 0$, $J^2$ is cheap and smooth, and it balances the scores against
-# $\mathrm{tr}(W_e^\top W_r)$. It is a **regulariser**: a layer with $J = 0$ need not hold a KSVD.
+# $J = 0$; $J^2$ is cheap, smooth and weighs scores against $\mathrm{tr}(W_e^\top W_r)$. It is a
+# **regulariser**: a layer with $J = 0$ need not hold a KSVD.
 #
 # ## Exercises
 # `check = runpy.run_path(str(HERE / "solutions" / "05_the_objective_is_a_saddle.py"))` (after
 # `import runpy`) loads the checks; `check["check_5_1"](zero_factor)` runs one.
 #
 # **E5.1** (predict, then run; 2 lines) $\mathrm{tr}(W_e^\top W_r) > 0$: which $c$ gives
-# $J(W, c\Lambda) = 0$? **E5.2** (about 3 lines) Full column rank, any $\lambda > 0$: the numbers
-# of positive, zero, negative directions, from $\lambda$ and $\sigma$. **E5.3** (about 6 lines)
-# Iterate with $s$ + `extra` columns; then, with $A = \mathrm{orth}(\Phi W_e)$, the SVD of
-# $K^\top A = \Psi(\Phi^\top A)$ turns $A$ into $H_e$.
+# $J(W, c\Lambda) = 0$? **E5.2** (3 lines) Full column rank, any $\lambda$: how many positive,
+# zero, negative directions? **E5.3** (6 lines) Iterate with $s$ + `extra` columns, then the SVD
+# of $K^\top A = \Psi(\Phi^\top A)$, $A = \mathrm{orth}(\Phi W_e)$, turns $A$ into $H_e$.
 
 
 # %%
@@ -245,11 +241,10 @@ def leading(Phi, Psi, s, extra, steps, seed=0):
 
 
 # %% [markdown]
-# **Questions.** (a) $\Phi v = 0$, $v \ne 0$: along which $W$ does $J$ fall without bound, whatever
-# $\Lambda$? (b) Where does $J(W + tD) = t^2J(D)$ need $\nabla J(W) = 0$? (c) One $W$ and $\Lambda$
-# serve many sequences, each with its own $K$. When can the gradient vanish for all?
+# **Questions.** (a) $\Phi v = 0$, $v \ne 0$: along which $W$ does $J$ fall for ever, whatever
+# $\Lambda$? (b) Where does $J(W + tD) = t^2J(D)$ need $\nabla J(W) = 0$? (c) One $W, \Lambda$ for
+# many sequences, each with its own $K$: when can the gradient vanish for all?
 #
-# **Where this is used.** $J^2$ is the penalty of Primal-Attention (lessons 09 and 10); subspace
-# iteration with spare columns serves large kernels (lesson 06). **Further reading.**
-# Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023, arXiv 2305.19798. Suykens, SVD
-# revisited, ACHA 40(3), 2016, 600-609. Golub, Van Loan, Matrix Computations.
+# **Where this is used.** Lessons 09 and 10 (penalty $J^2$), lesson 06 (large kernels).
+# **Further reading.** Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023, arXiv 2305.19798.
+# Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Golub, Van Loan, Matrix Computations.
