@@ -233,7 +233,7 @@ def zero_factor(W_e, W_r, Lambda, Phi, Psi):
 
 
 def inertia_of(lam, sigma):
-    raise NotImplementedError("Exercise 5.2: (positive, zero, negative), from lam * sigma against 1")
+    raise NotImplementedError("Exercise 5.2: (positive, zero, negative), from lam and sigma alone")
 
 
 def leading(Phi, Psi, s, extra, steps, seed=0):

@@ -127,7 +127,20 @@ def check_5_3(leading):
                                 "W_e = Psi^T H_r, W_r = Phi^T H_e with orthonormal H")
 
 
+# %% [markdown]
+# ## The three questions
+# (a) $W_e = av$, $W_r = v$: $J = \tfrac12\lambda\|\Psi v\|^2 - a\|v\|^2$ falls for ever as $a$
+# grows. (b) $J(W + tD) = J(W) + t\langle\nabla J(W), D\rangle + t^2J(D)$: the gradient removes the
+# middle term and, by Euler, the first. (c) Each $1/\lambda_l$ would have to be a singular value of
+# every $K$, with the same weights in both equations; for generic sequences only $W = 0$ does it.
+
+
 # %%
+def fall(a, v, Phi, Psi, lam=1000.0):
+    """J at W_e = a v, W_r = v, for question (a)."""
+    return primal.objective(a * v, v, [lam], Phi, Psi)
+
+
 def refused(check, function):
     try:
         check(function)
@@ -137,6 +150,10 @@ def refused(check, function):
 
 
 if __name__ == "__main__":
+    v = np.array([[0.0], [1.0]])                                    # Phi v = 0
+    values = [fall(a, v, np.diag([1.0, 0.0]), np.eye(2)) for a in (0.0, 1e3, 1e4)]
+    np.testing.assert_allclose(values, [500.0, -500.0, -9500.0], rtol=1e-12)
+
     def no_halves(W_e, W_r, Lambda, Phi, Psi):
         return np.sum(W_e * W_r) / np.sum(Lambda * ((Phi @ W_e) ** 2).sum(0)
                                           + Lambda * ((Psi @ W_r) ** 2).sum(0))
