@@ -229,6 +229,53 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
     return Phi.T @ (Phi @ W_e) * Lambda - W_r, Psi.T @ (Psi @ W_r) * Lambda - W_e
 
 
+def stationarity(W_e, W_r, Lambda, Phi, Psi):
+    r"""How far a point is from solving the problem: the relative residual of K.17 (Eq. K.17).
+
+    .. math:: \Phi^\top \Phi W_e \Lambda = W_r, \qquad \Psi^\top \Psi W_r \Lambda = W_e
+
+    The coupled covariances: H eliminated instead of W. For each equation the size of the difference
+    over the sizes of its two sides; the larger of both. Costs O((N + M) p s), and K never occurs.
+
+    Parameters
+    ----------
+    W_e, W_r : (p, s) array
+    Lambda : (s,) array
+    Phi : (N, p) array
+    Psi : (M, p) array
+
+    Returns
+    -------
+    number
+        Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, W = 0 excepted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `objective`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, Phi, Psi = np.ones((2, 1)), np.diag([2.0, 1.0]), np.eye(2)
+    >>> abs(objective(one, one, [4 / 7], Phi, Psi)) < 1e-15                # J = 0, and yet (V5):
+    np.True_
+    >>> stationarity(one, one, [4 / 7], Phi, Psi)                         # 1.355 / (2.356 + 1.414)
+    np.float64(0.359)
+    """
+    dW_e, dW_r = gradient(W_e, W_r, Lambda, Phi, Psi)
+    xp = namespace(dW_e, dW_r)
+
+    def size(A):
+        square = xp.sum(A * A)
+        return xp.where(square > 0.0, xp.sqrt(xp.where(square > 0.0, square, 1.0)), 0.0)
+
+    def ratio(difference, side):
+        whole = size(difference + side) + size(side)
+        return size(difference) / xp.where(whole > 0.0, whole, 1.0)
+    return xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e))
+
+
 def _weights(W_e, W_r, Lambda, Phi, Psi):
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
     W_e, W_r = as_matrix(W_e, "W_e"), as_matrix(W_r, "W_r")
