@@ -11,8 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, dual, kernels, plots
-from ksvd_ref.backend import unit_rows
+from ksvd_ref import backend, datasets, dual, kernels, plots
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 plt.style.use(HERE / "ksvd.mplstyle")
@@ -57,7 +56,6 @@ back = dual.solve(K.T)                  # every arrow reversed: the sides change
 swap = np.abs(back.H_e * np.sign(np.sum(back.H_e * H_r, axis=0)) - H_r).max()
 assert swap < 1e-11                     # vectors: rounding x sigma_1 over the gap of sigma, 278
 print(f"K -> K^T exchanges H_e and H_r: {swap:.1e}")
-
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6), width_ratios=(1.15, 1))
 plots.matrix(left, K / 1000, rows=provinces, columns=provinces, title="thousands who moved, i to j")
 order = np.argsort(H_e[:, 0] - H_r[:, 0])
@@ -96,7 +94,6 @@ assert np.abs(upper[np.abs(value) > 1e-9] - 0.5).max() < 1e-13
 null = np.array([0.0, 0.8, 0.0, 0.6])                           # unit length, upper half 0.64
 assert np.all(dual.shifted_matrix(np.diag([2.0, 0.0])) @ null == 0.0)
 print(f"{r} pairs of +sigma and -sigma with halves of 1/2, {N + M - 2 * r} zeros")
-
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(9.8, 3.3))
 left.plot(value, "o", color="black", markersize=3)
 left.set(title="eigenvalues of the block matrix", xlabel="index", ylabel="eigenvalue")
@@ -110,8 +107,8 @@ plt.show()
 #
 # ## 4. The sign belongs to the pair
 # With $(h_e, h_r)$ also $(-h_e, -h_r)$ solves the equations; flipping one side alone solves them
-# for $-\sigma$. *Counter-example:* take the eigenvectors of $K K^\top$ and of $K^\top K$ apart and fix
-# the sign of each by its own largest entry. Each side is right, together they are wrong.
+# for $-\sigma$. *Counter-example:* compute the eigenvectors of $K K^\top$ and of $K^\top K$ apart
+# and give each the sign of its largest entry. Each side is right, together they are wrong.
 # %%
 own = lambda H: H * np.sign(H[np.abs(H).argmax(axis=0), np.arange(H.shape[1])])
 alone_e, alone_r = (own(np.linalg.eigh(S)[1][:, ::-1]) for S in (K @ K.T, K.T @ K))
@@ -150,7 +147,7 @@ print(f"brain: {complex_ones} of {len(brain)} eigenvalues are complex")
 # the largest $|\lambda|$, times $\sqrt{|\lambda|}$. Also: 6 components of one side alone.
 # %%
 def unit(X):    # why 1e-9: see below
-    return unit_rows(np.where(np.linalg.norm(X, axis=1, keepdims=True) > 1e-9, X, 0.0))
+    return backend.unit_rows(np.where(np.linalg.norm(X, axis=1, keepdims=True) > 1e-9, X, 0.0))
 
 
 def accuracy(X, label):
@@ -194,10 +191,10 @@ for (side, scale), numbers in known.items():
 (counts, cell), rng = datasets.mushroom_body("left"), np.random.default_rng(0)
 parts = embeddings(brain)
 R = parts["receiving, 3"]
-careless = [accuracy(unit_rows(R + 1e-17 * rng.standard_normal(R.shape)), cell) for _ in range(10)]
+noisy = [R + 1e-17 * rng.standard_normal(R.shape) for _ in range(10)]
+careless = [accuracy(backend.unit_rows(X), cell) for X in noisy]
 assert np.all(counts[:, cell == "P"] == 0) and 0.70 < min(careless) and max(careless) < 0.85
 print(f"receiving, 3, noise at length 1: {min(careless):.3f} to {max(careless):.3f}, not 0.876")
-
 figure, axes = plt.subplots(1, 3, figsize=(9.8, 3.4))
 for ax, name in zip(axes, ("sending, 3", "receiving, 3", "symmetrised, 6")):
     for kind, colour, mark in zip("KPOI", ("#0072B2", "#E69F00", "#000000", "#CC79A7"), "o^sD"):
@@ -223,13 +220,14 @@ print("least |h_e . h_r| of six components: flights {:.4f}, brain {:.4f}".format
 
 # %% [markdown]
 # ## Exercises
-# `import runpy`, then `check = runpy.run_path(str(HERE / "solutions" /
-# "01_two_coupled_eigenproblems.py"))` loads the checks; `check["check_1_1"](left_partners)` runs one.
-#
-# **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the signs that belong.
-# **E1.2** (about 2 lines) Predict, then run: how many eigenvalues of the block matrix are positive,
-# zero and negative? Do not form it. **E1.3** (about 5 lines) From column weights $h$, let rows and
-# columns answer each other, scaled to length 1 each time. Which pair comes out, and how fast?
+# After `import runpy`, `check = runpy.run_path(str(HERE / "solutions" /
+# "01_two_coupled_eigenproblems.py"))` loads the checks and `check["check_1_1"](left_partners)` runs
+# one.
+# - **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
+# - **E1.2** (about 2 lines) Predict, then run: how many eigenvalues of the block matrix are
+#   positive, zero, negative? Do not form it.
+# - **E1.3** (about 5 lines) Start from column weights $h$ and let rows and columns answer each
+#   other, scaled to length 1 each time. Which pair comes out, and how fast?
 # %%
 def left_partners(K, sigma, H_r):
     raise NotImplementedError("Exercise 1.1: H_e (N, s) from one of the two equations")
@@ -251,9 +249,9 @@ def mutual_weights(K, h, steps):
 # (b) Where does the proof of $\|h_e\| = \|h_r\|$ use $\sigma > 0$? (c) Those who stayed are not in
 # the migration table; what would adding them on the diagonal do to its first component?
 #
-# **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 is how hubs and authorities rank
-# web pages (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).
+# **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 is how hubs and authorities
+# rank web pages (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).
 #
-# **Further reading.** C. Lanczos, Linear systems in self-adjoint form, Amer. Math. Monthly 65 (1958)
-# 665-679. J. A. K. Suykens, SVD revisited, Appl. Comput. Harmon. Anal. 40(3) (2016) 600-609.
-# K. Eichler et al., Nature 548 (2017) 175-182. G. H. Golub, C. F. Van Loan, Matrix Computations.
+# **Further reading.** C. Lanczos, Linear systems in self-adjoint form, Amer. Math. Monthly 65,
+# 1958, 665-679. J. A. K. Suykens, SVD revisited, Appl. Comput. Harmon. Anal. 40(3), 2016, 600-609.
+# K. Eichler et al., Nature 548, 2017, 175-182. G. H. Golub, C. F. Van Loan, Matrix Computations.

@@ -65,8 +65,8 @@ def check_1_2(function):
                  int(np.sum(value < -noise))]
         answer = [int(n) for n in function(K)]
         assert len(answer) == 3, f"three counts are wanted, got {len(answer)}"
-        assert sum(answer) == N + M, f"{name}: {N + M} eigenvalues, but the counts {answer} do not " \
-            f"add up: each sigma > 0 uses two of them"
+        assert sum(answer) == N + M, \
+            f"{name}: {answer} is not {N + M} eigenvalues in all; each sigma > 0 uses two of them"
         assert answer == truth, f"{name}, {N} x {M}: {answer} instead of {truth}; is the rank full?"
 
 
@@ -88,7 +88,7 @@ def check_1_3(function):
         h = Vt.T @ np.ones(K.shape[1])                          # every component, equally strong
         h_e, h_r = (np.asarray(x) for x in function(K, h, 300))
         assert h_e.shape == (K.shape[0],) and h_r.shape == (K.shape[1],), \
-            f"{name}: h_e weighs the rows of {K.shape}, h_r its columns; got {h_e.shape}, {h_r.shape}"
+            f"{name}: h_e has one weight per row, h_r per column; got {h_e.shape}, {h_r.shape}"
         for side, x in (("h_e", h_e), ("h_r", h_r)):
             assert abs(np.linalg.norm(x) - 1) < 1e-9, f"{name}: {side} is not of length 1"
         for side, x, truth in (("h_e", h_e, U[:, 0]), ("h_r", h_r, Vt[0, :])):
