@@ -80,7 +80,7 @@ plt.show()
 #
 # Since $\sigma\, h_e^\top h_e = h_e^\top K h_r = \sigma\, h_r^\top h_r$, the halves of a unit
 # eigenvector have squared norm 1/2 each: multiply by $\sqrt 2$. *Counter-example:* this divides by
-# $\sigma$. At $\sigma = 0$ the split is arbitrary: $K = \operatorname{diag}(2, 0)$ has $(0, c, 0, d)$.
+# $\sigma$. At 0 the split is arbitrary: $K = \operatorname{diag}(2, 0)$ has every $(0, c, 0, d)$.
 # %%
 A, articles, words, _ = datasets.wikipedia_words()
 (N, M), pair = A.shape, dual.solve(A)
@@ -132,9 +132,9 @@ brain, flights = np.log1p(datasets.mushroom_body("left").A), datasets.us_flights
 share = [np.sum((X - X.T) ** 2) / (4 * np.sum(X ** 2)) for X in (K, brain, flights)]
 np.testing.assert_allclose(share, [0.122, 0.305, 0.0003], atol=5e-4)
 print("lost by symmetrising: migration {:.1%}, brain {:.1%}, flights {:.2%}".format(*share))
-complex_ones = np.sum(np.abs(np.linalg.eigvals(brain).imag) > 1e-3)
-assert complex_ones > 100
-print(f"brain: {complex_ones} of {len(brain)} eigenvalues are complex")
+twisted = np.sum(np.abs(np.linalg.eigvals(brain).imag) > 1e-3)     # the noise of 0 stays below
+assert twisted > 100
+print(f"brain: {twisted} of {len(brain)} eigenvalues are complex")
 
 
 # %% [markdown]
@@ -185,7 +185,7 @@ for (side, scaled), numbers in known.items():
 # as many numbers 77.5 % and 83.1 %. Without the scaling to length 1 most rivals do better, and both
 # roles still win. Six numbers of one side do not help: the sides know different things.
 #
-# The surprising line is in `silence`. *Counter-example:* projection neurons receive nothing here, so
+# The surprising line is `silence`. *Counter-example:* projection neurons receive nothing here, so
 # their $r$ is 0 on paper and may be $10^{-17}$ in a computer. Scaled to length 1, rounding errors
 # point anywhere, and the receiving side loses 4 to 15 points in ten draws.
 # %%
@@ -221,9 +221,8 @@ print(f"flights, |K - K^T| / |K + K^T|: {asymmetry:.3f}; least |h_e . h_r| of si
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, `check = runpy.run_path(str(HERE / "solutions" /
-# "01_two_coupled_eigenproblems.py"))` loads the checks and `check["check_1_1"](left_partners)` runs
-# one.
+# `import runpy; check = runpy.run_path(str(HERE / "solutions/01_two_coupled_eigenproblems.py"))`
+# loads the checks; `check["check_1_1"](left_partners)` runs one.
 # - **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
 # - **E1.2** (about 2 lines) Predict, then run: how many eigenvalues of the block matrix are
 #   positive, zero, negative? Do not form it.
@@ -248,8 +247,8 @@ def mutual_weights(K, h, steps):
 # (b) Where does the proof of $\|h_e\| = \|h_r\|$ use $\sigma > 0$? (c) Those who stayed are not in
 # the migration table; what would adding them on the diagonal do to its first component?
 #
-# **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 is how hubs and authorities
-# rank web pages (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).
+# **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 ranks web pages by hubs and
+# authorities (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).
 #
 # **Further reading.** C. Lanczos, Linear systems in self-adjoint form, Amer. Math. Monthly 65,
 # 1958, 665-679. J. A. K. Suykens, SVD revisited, Appl. Comput. Harmon. Anal. 40(3), 2016, 600-609.
