@@ -48,14 +48,13 @@ K, provinces = datasets.canada_migration()
 H_e, sigma, H_r = dual.solve(K)
 residual = max(np.abs(K @ H_r - H_e * sigma).max(), np.abs(K.T @ H_e - H_r * sigma).max())
 assert residual < 1e-13 * sigma[0]      # backward stable: rounding at the size of sigma_1
-print(f"largest residual of K.15, relative to sigma_1: {residual / sigma[0]:.1e}")
 for name, roles in (("QUE", [0.670, 0.181]), ("BC", [0.204, 0.521])):       # to three digits
     both = [H[provinces == name, 0].item() for H in (H_e, H_r)]
     np.testing.assert_allclose(both, roles, atol=5e-4)
 back = dual.solve(K.T)                  # every arrow reversed: the sides change places
 swap = np.abs(back.H_e * np.sign(np.sum(back.H_e * H_r, axis=0)) - H_r).max()
 assert swap < 1e-11                     # vectors: rounding x sigma_1 over the gap of sigma, 278
-print(f"K -> K^T exchanges H_e and H_r: {swap:.1e}")
+print(f"residual of K.15: {residual / sigma[0]:.1e} sigma_1; K^T exchanges the sides: {swap:.1e}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6), width_ratios=(1.15, 1))
 plots.matrix(left, K / 1000, rows=provinces, columns=provinces, title="thousands who moved, i to j")
 order = np.argsort(H_e[:, 0] - H_r[:, 0])
@@ -90,8 +89,7 @@ expected = np.concatenate([-pair.sigma, np.zeros(N + M - 2 * r), pair.sigma[::-1
 assert (N, M, r) == (30, 11, 11) and np.abs(value - expected).max() < 1e-13 * pair.sigma[0]
 upper = np.sum(H[:N, :] ** 2, axis=0)                           # squared norms of the e halves
 assert np.abs(upper[np.abs(value) > 1e-9] - 0.5).max() < 1e-13
-null = np.array([0.0, 0.8, 0.0, 0.6])                           # unit length, upper half 0.64
-assert np.all(dual.shifted_matrix(np.diag([2.0, 0.0])) @ null == 0.0)
+assert np.all(dual.shifted_matrix(np.diag([2.0, 0.0])) @ [0.0, 0.8, 0.0, 0.6] == 0.0)
 print(f"{r} pairs of +sigma and -sigma with halves of 1/2, {N + M - 2 * r} zeros")
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(9.8, 3.3))
 left.plot(value, "o", color="black", markersize=3)
@@ -244,8 +242,8 @@ def mutual_weights(K, h, steps):
 # check["check_1_1"](left_partners), check["check_1_2"](block_inertia), ...
 # %% [markdown]
 # **Without code.** (a) What are $H_e$ and $H_r$ of a symmetric matrix with a negative eigenvalue?
-# (b) Where does the proof of $\|h_e\| = \|h_r\|$ use $\sigma > 0$? (c) Those who stayed are not in
-# the migration table; what would adding them on the diagonal do to its first component?
+# (b) Where does the proof of $\|h_e\| = \|h_r\|$ use $\sigma > 0$? (c) Who would weigh most in the
+# migration table if those who stayed were added on its diagonal?
 #
 # **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 ranks web pages by hubs and
 # authorities (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).
