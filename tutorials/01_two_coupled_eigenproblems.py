@@ -242,7 +242,7 @@ def mutual_weights(K, h, steps):
 # check["check_1_1"](left_partners), check["check_1_2"](block_inertia), ...
 # %% [markdown]
 # **Without code.** (a) What are $h_e$ and $h_r$ at a negative eigenvalue of a symmetric $K$? (b)
-# Where does $\|h_e\| = \|h_r\|$ need $\sigma > 0$? (c) What is new if $K$ is symmetric and positive?
+# Where does $\|h_e\| = \|h_r\|$ need $\sigma > 0$? (c) And if $K$ is symmetric and positive?
 #
 # **Where this is used.** K.15 is the dual problem of lesson 03; E1.3 ranks web pages by hubs and
 # authorities (J. M. Kleinberg, Journal of the ACM 46(5), 1999, 604-632).

@@ -63,7 +63,7 @@ def check_2_2(function):
             assert answer.shape == truth.shape, \
                 f"{name}: one row per new point, {truth.shape}, got {answer.shape}"
             level = np.abs(answer.mean(axis=1)).max()
-            assert level < 1e-10, f"{name}: a row must have mean 0, as psi is centred; got {level:.2g}"
+            assert level < 1e-10, f"{name}: a row has mean {level:.2g}, not 0, but psi is centred"
             gap = np.abs(answer - truth).max()
             assert gap < 1e-10, \
                 f"{name}, {n} new rows: off by {gap:.2g}; are the column means those of training?"
