@@ -49,8 +49,7 @@ H_e, sigma, H_r = dual.solve(K)
 residual = max(np.abs(K @ H_r - H_e * sigma).max(), np.abs(K.T @ H_e - H_r * sigma).max())
 assert residual < 1e-13 * sigma[0]      # backward stable: rounding at the size of sigma_1
 for name, roles in (("QUE", [0.670, 0.181]), ("BC", [0.204, 0.521])):       # to three digits
-    both = [H[provinces == name, 0].item() for H in (H_e, H_r)]
-    np.testing.assert_allclose(both, roles, atol=5e-4)
+    np.testing.assert_allclose([H[provinces == name, 0][0] for H in (H_e, H_r)], roles, atol=5e-4)
 back = dual.solve(K.T)                  # every arrow reversed: the sides change places
 swap = np.abs(back.H_e * np.sign(np.sum(back.H_e * H_r, axis=0)) - H_r).max()
 assert swap < 1e-11                     # vectors: rounding x sigma_1 over the gap of sigma, 278
@@ -172,8 +171,7 @@ known = {("left", True): [.746, .876, .761, .861, .971, .775],
 for (side, scaled), numbers in known.items():
     counts, cell = datasets.mushroom_body(side)
     points = {name: silence(X) for name, X in embeddings(np.log1p(counts)).items()}
-    found = {name: accuracy(backend.unit_rows(X) if scaled else X, cell)
-             for name, X in points.items()}
+    found = {k: accuracy(backend.unit_rows(X) if scaled else X, cell) for k, X in points.items()}
     print(f"{side}, {'length 1' if scaled else 'unscaled'}: "
           + "; ".join(f"{name}: {value:.3f}" for name, value in found.items()))
     # two neurons of 209: near ties of distances may fall otherwise with another linear algebra
@@ -213,8 +211,8 @@ asymmetry = np.linalg.norm(flights - flights.T) / np.linalg.norm(flights + fligh
 pairs = [dual.solve(X, rank=6) for X in (flights, brain)]
 alike = [np.abs(np.sum(H_e * H_r, axis=0)).min() for H_e, _, H_r in pairs]
 assert abs(asymmetry - 0.016) < 5e-4 and alike[0] > 0.998 and alike[1] < 0.1
-print(f"flights, |K - K^T| / |K + K^T|: {asymmetry:.3f}; least |h_e . h_r| of six components: "
-      "{:.4f}, in the brain {:.4f}".format(*alike))
+print(f"flights: |K - K^T| / |K + K^T| = {asymmetry:.3f}")
+print("least |h_e . h_r| of six: flights {:.4f}, brain {:.4f}".format(*alike))
 
 
 # %% [markdown]

@@ -133,8 +133,9 @@ plt.show()
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum $Z_i$
 # (K.3); `kernels.sne` does so with the Gaussian. As a kernel
 # $G_{ij}/Z_i = \langle \phi(x_i)/Z_i, \psi(z_j)\rangle$: the row map is scaled, the column map is
-# not, and singular values *and* vectors change. $Z_i$ sums over all keys, so a new key changes every
-# row. Sharing, $G_{ij}/\sqrt{Z_i Z_j}$, is another kernel again. By hand: from $G = \begin{bmatrix} 3 & 1 \\ 1 & 1\end{bmatrix}$ and $Z = (4, 2)$ come
+# not, and singular values *and* vectors change. $Z_i$ sums over all keys, so a new key changes all
+# rows. Sharing, $G_{ij}/\sqrt{Z_i Z_j}$, is another kernel again. By hand: from
+# $G = \begin{bmatrix} 3 & 1 \\ 1 & 1\end{bmatrix}$ and $Z = (4, 2)$ come
 # $\begin{bmatrix} 3/4 & 1/4 \\ 1/2 & 1/2\end{bmatrix}$, asymmetric though $G$ is not, and
 # $\begin{bmatrix} 3/4 & 1/\sqrt 8 \\ 1/\sqrt 8 & 1/2\end{bmatrix}$. A square matrix whose rows sum
 # to 1 maps the constant vector to itself, so $\sigma_1 \ge 1$; equality holds exactly if its
