@@ -40,8 +40,7 @@ asymmetry = lambda K: np.linalg.norm(K - K.T) / np.linalg.norm(K + K.T)
 scores, A = kernels.linear(Q_head, K_head), kernels.softmax(Q_head, K_head)
 assert np.linalg.matrix_rank(scores) == 32 and np.linalg.matrix_rank(A) > 32
 assert abs(asymmetry(scores) - 0.472) < 1e-3 and abs(asymmetry(A) - 0.929) < 1e-3
-print(f"head: |K - K^T| / |K + K^T| of Q K^T {asymmetry(scores):.3f}, of its softmax "
-      f"{asymmetry(A):.3f}")
+print(f"asymmetry of Q K^T: {asymmetry(scores):.3f}, of its softmax: {asymmetry(A):.3f}")
 # %% [markdown]
 # ## 2. Any function will do
 # `kernels.gram` takes a Python function. Say $\kappa(x, z)$ is the effort to walk from $x$ to $z$,
