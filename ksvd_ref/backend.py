@@ -233,7 +233,7 @@ def check_number(value, name, above=None):
     """
     try:
         number = float(value)       # a NumPy float64 would turn float32 data into float64
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     low = float("-inf") if above is None else above
     if isinstance(value, str) or not low < number < float("inf"):
