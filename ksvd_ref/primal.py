@@ -58,8 +58,8 @@ def solve(Phi, Psi, rank=None):
     TypeError
         If an argument is not an array of real numbers, or the arrays belong to different libraries.
     ValueError
-        If an argument is not a matrix, is empty or is not finite, the numbers of columns differ, or
-        `rank` is out of range.
+        If an argument is not a matrix, is empty or is not finite, the numbers of columns differ,
+        their product overflows, or `rank` is out of range.
 
     Notes
     -----
@@ -86,6 +86,8 @@ def solve(Phi, Psi, rank=None):
     limit = min(N, M, p)
     rank = check_rank(rank, limit, f"Phi of shape {(N, p)} and Psi of shape {(M, p)}")
     W_e, sigma, W_r, norm = (_traced if xp is anp else _factor)(Phi, Psi, rank or limit)
+    if not norm < float("inf"):
+        raise ValueError("Phi Psi^T overflows: scale Phi or Psi down")
     s = numerical_rank(sigma, N, M, norm) if rank is None else rank
     W_e, sigma, W_r = W_e[:, :s], sigma[:s], W_r[:, :s]
     if s == 0:
