@@ -94,13 +94,15 @@ def central(f, X):
 def assert_gradient(f, X, tol=1e-7):
     """autograd's gradient of f at X has the shape of X and equals central differences.
 
-    1e-7 relative to the largest entry: truncation step^2 = 4e-11 times the third derivative, and
-    rounding eps / step = 4e-11, with room for curvature of a few hundred.
+    Both have their scale from the largest entry, or f / X where the gradient vanishes. Relative to
+    that the differences err by step^2 = 4e-11 times the third derivative and by eps / step = 4e-11
+    of rounding: 1e-7 leaves room for a curvature of a few thousand.
     """
     X = np.array(X, dtype=float)
     got, want = autograd.grad(f)(X), central(f, X)
     assert got.shape == X.shape and got.dtype == np.float64
-    np.testing.assert_allclose(got, want, rtol=0, atol=tol * max(np.max(np.abs(want)), 1e-300))
+    scale = max(np.max(np.abs(want)), abs(f(X)) / np.max(np.abs(X)))
+    np.testing.assert_allclose(got, want, rtol=0, atol=tol * scale)
 
 
 def with_spectrum(rng, N, M, sigma):
