@@ -137,9 +137,10 @@ def exponential(X, Z, *, scale=None):
     X, Z = as_pair(X, Z)
     xp = namespace(X, Z)
     logits = _logits(X, Z, scale)
-    if float(xp.max(logits)) >= math.log(float(xp.finfo(logits.dtype).max)):
-        raise ValueError(f"exp overflows at the largest score, {float(xp.max(logits)):.4g}: use "
-                         "kernels.softmax, which takes out the row maximum, or a larger scale")
+    limit = math.log(float(xp.finfo(logits.dtype).max))
+    if xp.max(logits) >= limit:
+        raise ValueError(f"exp overflows, a score is not below {limit:.4g}: use kernels.softmax, "
+                         "which takes out the row maximum, or a larger scale")
     return xp.exp(logits)
 
 
