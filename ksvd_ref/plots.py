@@ -1,0 +1,127 @@
+"""The figures of the lessons: a matrix, its spectrum, its two embeddings.
+
+Every function draws into Matplotlib axes that it is given; `overview` makes its own figure. Arrays
+are NumPy arrays (backend.to_device first). Matplotlib is imported only when `overview` is called.
+"""
+import numpy as np
+
+ROWS, COLUMNS = "#0072B2", "#D55E00"        # Okabe and Ito: row side blue, column side vermilion
+
+
+def matrix(ax, K, *, rows=None, columns=None, title="K"):
+    """Matrix as an image with a colour bar, white at zero if it has both signs.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    K : (N, M) array
+    rows, columns : sequence of str, optional
+        Labels, drawn if there are at most 30.
+    title : str
+
+    Returns
+    -------
+    matplotlib.image.AxesImage
+    """
+    top = float(np.abs(K).max())
+    signed = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if K.min() < 0 < K.max() \
+        else {"cmap": "cividis"}
+    image = ax.imshow(K, aspect="equal" if max(K.shape) < 4 * min(K.shape) else "auto",
+                      interpolation="nearest", **signed)
+    ax.set(title=title, xlabel="column j", ylabel="row i")
+    for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
+        if labels is not None and len(labels) <= 30:
+            axis.set_ticks(range(len(labels)), labels, fontsize=6)
+    ax.tick_params(axis="x", rotation=90 if columns is not None and len(columns) <= 30 else 0)
+    ax.figure.colorbar(image, ax=ax, shrink=0.8)
+    return image
+
+
+def spectrum(ax, sigma, *, share=True, title="Singular values"):
+    """Singular values on a log scale, with the cumulative share of their squares written at a few.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    sigma : (k,) array
+        Descending.
+    share : bool
+        Write the shares.
+    title : str
+    """
+    sigma = np.asarray(sigma)
+    kept = sigma[sigma > 0]
+    cumulative = np.cumsum(kept ** 2) / np.sum(kept ** 2)
+    ax.semilogy(np.arange(1, len(kept) + 1), kept, "o-", color="black", markersize=3)
+    ax.set(title=title, xlabel="component l", ylabel=r"$\sigma_l$")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    if share:
+        for l in sorted({1, 2, 3, 5, 10, 20} & set(range(1, len(kept) + 1))):
+            ax.annotate(f" {100 * cumulative[l - 1]:.3g} %", (l, kept[l - 1]), fontsize=7,
+                        xytext=(2, 4), textcoords="offset points")
+
+
+def embedding(ax, scores, *, labels=None, color=ROWS, title="", most=12):
+    """First two components of a score matrix as labelled points.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    scores : (N, s) array
+        E or R; a single component is drawn against 0.
+    labels : sequence of str, optional
+    color : colour
+    title : str
+    most : int
+        If there are more points, only this many, the farthest from the middle, get their label.
+    """
+    first = scores[:, 0]
+    second = scores[:, 1] if scores.shape[1] > 1 else np.zeros_like(first)
+    ax.axhline(0, color="0.85", zorder=0)
+    ax.axvline(0, color="0.85", zorder=0)
+    ax.scatter(first, second, s=14, color=color, alpha=0.8, linewidths=0)
+    ax.set(title=title, xlabel="component 1", ylabel="component 2")
+    ax.margins(0.15)
+    if labels is not None:
+        far = np.hypot((first - first.mean()) / (first.std() or 1.0),
+                       (second - second.mean()) / (second.std() or 1.0))
+        for i in np.argsort(-far, kind="stable")[:most]:
+            ax.annotate(str(labels[i]), (first[i], second[i]), fontsize=7,
+                        xytext=(2, 2), textcoords="offset points")
+
+
+def overview(K, sigma, E, R, *, rows=None, columns=None, title=""):
+    """A matrix, its spectrum and both embeddings in one figure.
+
+    Parameters
+    ----------
+    K : (N, M) array
+    sigma : (k,) array
+    E, R : (N, s) and (M, s) array
+        Scores of the rows and of the columns.
+    rows, columns : sequence of str, optional
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not shown: call its ``savefig``.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need Matplotlib: pip install 'ksvd_ref[lessons]'") from error
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    figure.suptitle(title)
+    ((top_left, top_right), (low_left, low_right)) = figure.subplots(2, 2)
+    matrix(top_left, K, rows=rows, columns=columns)
+    spectrum(top_right, sigma, title=r"Singular values, cumulative share of $\sigma^2$")
+    embedding(low_left, E, labels=rows, color=ROWS, title=r"Rows: $E = K H_r = H_e\Sigma$")
+    embedding(low_right, R, labels=columns, color=COLUMNS,
+              title=r"Columns: $R = K^\top H_e = H_r\Sigma$")
+    return figure
