@@ -59,9 +59,9 @@ def test_frame(path):
 
 def test_a_lesson_that_is_wrong_fails(tmp_path):
     """The lessons check the package: a one-sided sign flip in dual.solve stops the first one."""
-    code = "import ksvd_ref.dual as d, runpy, matplotlib; matplotlib.use('Agg'); solve = d.solve\n" \
+    code = "import ksvd_ref.dual as d, runpy; solve = d.solve\n" \
         "d.solve = lambda *a, **k: (lambda x: x._replace(H_e=-x.H_e))(solve(*a, **k))\n" \
         f"runpy.run_path({str(LESSONS[0])!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, "MPLBACKEND": "Agg"})
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=tmp_path, env={**os.environ, "MPLBACKEND": "Agg"})
     assert done.returncode == 1 and "AssertionError" in done.stderr
