@@ -138,7 +138,7 @@ def _traced_vjp(argnums, answer, args, kwargs):
     size = max(Phi.shape[0], Psi.shape[0])
     eps = np.finfo(sigma.dtype).eps
     inverse = reciprocal(sigma, norm * size * eps)
-    tie = TIE * norm * max(size, _gram_loss(sigma)) * eps    # the Gram matrix costs more
+    tie = TIE * norm * max(size, _gram_limit(sigma)) * eps    # the Gram matrix costs more
 
     def side(A, B, W_a, W_b, g_a, g_b, turn):
         outside = (g_a.T @ B.T) @ B - (g_a.T @ W_a) @ W_a.T                # (s, p)
@@ -167,7 +167,7 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
               \qquad E = \Phi W_e, \quad R = \Psi W_r
 
     The sums of Chen et al., NeurIPS 2023, as matrices. J is 0 at every solution (K.22),
-    and at many points that are none (V5): the test for a solution is `gradient`.
+    and at many points that are none (V5): the test for a solution is `stationarity`.
 
     Parameters
     ----------

@@ -73,8 +73,10 @@ def rng():
 
 
 @pytest.fixture(autouse=True)
-def close_figures():
-    yield
+def figures():
+    """A lesson sets its style and leaves its figures open; neither reaches the next test."""
+    with matplotlib.rc_context():
+        yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
 

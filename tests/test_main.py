@@ -1,4 +1,4 @@
-"""The command, as a person meets it: what it prints, its exit status, and one line for bad input."""
+"""The command, as a person meets it: output, exit status, and one line for bad input."""
 import json
 import os
 import re
@@ -58,8 +58,9 @@ def test_json(command):
 
 
 @pytest.mark.parametrize("name, parameters", [
-    ("linear", {}), ("polynomial", {"degree": 3, "gamma": 0.5, "coef0": 2.0}), ("rbf", {"gamma": 0.3}),
-    ("exponential", {"scale": 2.0}), ("cosine", {}), ("softmax", {"scale": 3.0}), ("sne", {"gamma": 0.2})])
+    ("linear", {}), ("polynomial", {"degree": 3, "gamma": 0.5, "coef0": 2.0}),
+    ("rbf", {"gamma": 0.3}), ("exponential", {"scale": 2.0}), ("cosine", {}),
+    ("softmax", {"scale": 3.0}), ("sne", {"gamma": 0.2})])
 def test_kernels_of_two_files(command, name, parameters):
     rng = np.random.default_rng(1)
     X, Z = rng.standard_normal((7, 3)), rng.standard_normal((5, 3))
@@ -67,7 +68,8 @@ def test_kernels_of_two_files(command, name, parameters):
     np.savetxt("Z.csv", Z, delimiter=",")
     words = [word for key, value in parameters.items() for word in (f"--{key}", value)]
     for center in ([], ["--center"]):
-        status, out, _ = command("verify", "X.txt", "Z.csv", "--kernel", name, *words, *center, "--json")
+        status, out, _ = command("verify", "X.txt", "Z.csv", "--kernel", name, *words, *center,
+                                 "--json")
         K = getattr(kernels, name)(X, Z, **parameters)
         K = kernels.center(K) if center else K
         found = json.loads(out)
@@ -153,8 +155,8 @@ def bad_files():
     ("three-d.npy", "three-d.npy: K must have 2 axes, got shape (2, 2, 2)"),
     ("empty.npy", "empty.npy: K must not be empty"),
     ("zero.npy", "zero.npy: K = Phi Psi^T must not be zero"),
-    ("large.npy", "large.npy: at most 4000 on the short side expected for the dual, got (4001, 4001): "
-     "primal.solve"),
+    ("large.npy", "large.npy: at most 4000 on the short side expected for the dual, "
+     "got (4001, 4001): primal.solve"),
     ("names.npz", "names.npz: an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
      "found B, C"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
@@ -165,7 +167,7 @@ def bad_files():
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exp overflows"),
     ("good.npy --gamma 1", "--gamma: no such parameter"),
-    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in an existing folder expected"),
+    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in an existing folder"),
     ("good.npy --plot nowhere/figure.png", "--plot: a file .png"),
     ("", "the following arguments are required: FILE"), ("good.npy --magic", "unrecognized")])
 def test_bad_input_gets_one_line(command, argv, message):
@@ -180,7 +182,8 @@ def test_bad_input_gets_one_line(command, argv, message):
 def test_equations(command):
     status, out, _ = command("equations")
     assert status == 0 and len(out.splitlines()) == 35
-    assert re.search(r"^K\.15  K Hᵣ = Hₑ Σ,  Kᵀ Hₑ = Hᵣ Σ +Chen et al\. 2023; Lanczos 1958$", out, re.M)
+    assert re.search(r"^K\.15  K Hᵣ = Hₑ Σ,  Kᵀ Hₑ = Hᵣ Σ +Chen et al\. 2023; Lanczos 1958$", out,
+                     re.M)
 
 
 def run(*argv, **options):
@@ -189,7 +192,8 @@ def run(*argv, **options):
 
 
 def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n" \
+    code = "import sys, ksvd_ref.__main__ as m\n" \
+        "try: m.main(['--help'])\nexcept SystemExit: pass\n" \
         "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def sizes(case):
 def test_coupled_covariances(lib, case):
     """(K.17) times Sigma, (K.12) and W_e^T W_r = Sigma; every component, also of sigma = 0.
 
-    Tolerance: the Gram matrix may lose a factor of kappa^2 <= 1e6 (float32: 400), here it is < 1e3
+    Tolerance: the Gram matrix may lose a factor of kappa^2 <= 1e4 (float32: 100), here it is < 1e3
     in all that is compared, hence a hundred of the thousand roundings of lib.tol.
     """
     Phi, Psi = CASES[case]
@@ -150,13 +150,13 @@ def gram_alone(Phi, Psi):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("condition", [1e0, 1e1, 1e2, 1e3, 1e4, 1e6, 1e8, 3e9])
 def test_opposed_features(seed, condition):
-    """Gram: error kappa^2 eps up to kappa = 1e3; QR above: kappa eps. Ten of each are allowed.
+    """Gram: error kappa^2 eps up to kappa = 100; QR above: kappa eps. Ten of each are allowed.
 
     kappa eps cannot be beaten: rounding the entries of Phi and Psi once moves sigma by as much.
     """
     Phi, Psi = opposed(seed, condition)
     sigma = primal.solve(Phi, Psi, rank=5).sigma
-    loss = condition ** 2 if condition <= 1e3 else condition
+    loss = condition ** 2 if condition <= 100 else condition
     np.testing.assert_allclose(sigma, SIGMA, rtol=10 * loss * np.finfo(float).eps + 1e-14)
 
 
@@ -175,10 +175,10 @@ def test_the_gram_matrix_alone_is_wrong_there(condition, at_least):
     np.testing.assert_allclose(primal.solve(Phi, Psi, rank=5).sigma, SIGMA, rtol=1e-6)
 
 
-@pytest.mark.parametrize("condition, route", [(1.0, "gram"), (990.0, "gram"), (1010.0, "qr"),
+@pytest.mark.parametrize("condition, route", [(1.0, "gram"), (99.0, "gram"), (101.0, "qr"),
                                               (1e6, "qr"), (1e12, "qr")])
 def test_the_gate(monkeypatch, condition, route):
-    """QR is called above |Phi| |Psi| / sigma_s = 1e3 and not below: it costs three to ten times."""
+    """QR is called above |Phi| |Psi| / sigma_s = 100 and not below: it costs three to ten times."""
     calls, qr = [], np.linalg.qr
     monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
     primal.solve(np.diag([1.0, 1.0 / condition]), np.eye(2))        # |Phi| = |Psi| = 1
@@ -187,7 +187,7 @@ def test_the_gate(monkeypatch, condition, route):
 
 def test_the_gate_looks_at_the_components_asked_for(monkeypatch):
     """sigma_1 alone is safe through the Gram matrix though sigma_4 is not."""
-    Phi, Psi = np.diag([1.0, 1e-1, 1e-2, 1e-9]), np.eye(4)
+    Phi, Psi = np.diag([1.0, 1e-1, 2e-2, 1e-9]), np.eye(4)
     calls, qr = [], np.linalg.qr
     monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
     primal.solve(Phi, Psi, rank=3)
@@ -198,11 +198,11 @@ def test_the_gate_looks_at_the_components_asked_for(monkeypatch):
 
 @pytest.mark.parametrize("condition", [10.0, 1e3, 1e5])
 def test_the_gate_in_float32(condition):
-    """The limit is 20: kappa^2 eps = 5e-5. Above it QR, kappa eps."""
+    """The limit is 10: kappa^2 eps = 1e-5. Above it QR, kappa eps."""
     Phi, Psi = (A.astype("float32") for A in opposed(0, condition))
     sigma = primal.solve(Phi, Psi, rank=5).sigma
     assert sigma.dtype == np.float32
-    loss = condition ** 2 if condition <= 20.0 else condition
+    loss = condition ** 2 if condition <= 10.0 else condition
     np.testing.assert_allclose(sigma, SIGMA, rtol=10 * loss * 1.2e-7)
 
 
@@ -307,7 +307,7 @@ def test_to_dual_needs_sigma_above_zero(case, rank):
     """Lambda = 1 / sigma exists only there; the error names the numerical rank (V16)."""
     Phi, Psi = CASES[case]
     solution = primal.solve(Phi, Psi, rank=sizes(case)[3])
-    with pytest.raises(ValueError, match=f"sigma > 0.* numerical rank, {rank}, got"):
+    with pytest.raises(ValueError, match=f"sigma > 0: numerical rank {rank} expected"):
         primal.to_dual(solution, Phi, Psi)
 
 
