@@ -642,7 +642,8 @@ BLIND = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], bool)     # a query
 @pytest.mark.parametrize("kernel, parameters", CASES)
 def test_gradients(rng, kernel, parameters):
     for leads, masks in [(((), (), (), ()), (None, causal(3, 4), BLIND)),
-                         (((2,), (), (3, 1), (2,)), (BLIND,))]:
+                         (((2,), (), (3, 1), (2,)), (BLIND,)),
+                         (((), (2,), (), ()), (None,))]:
         Q, K, V, log_factor = (positive(rng, *lead, *shape) for lead, shape in
                                zip(leads, ((3, 2), (4, 2), (4, 2), (3, 4))))
         for mask in masks:
