@@ -356,8 +356,8 @@ def assert_both_gradients(f, Phi, Psi):
     assert_gradient(lambda Psi: f(Phi, Psi), Psi)
 
 
-SMOOTH = {"p<N<M": 3, "p<M<N": 2, "N<p<M": 3, "M<p<N": 2, "N<M<p": 3, "M<N<p": 2, "N=M=p": 4,
-          "1x1": 1, "one-row": 1, "one-column": 1, "one-feature": 1, "rank-2": 2, "low-Phi": 1}
+SMOOTH = {"p<N<M": 3, "N<p<M": 3, "M<N<p": 2, "N=M=p": 4, "1x1": 1, "one-row": 1,
+          "one-column": 1, "one-feature": 1, "rank-2": 2, "low-Phi": 1}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
