@@ -341,6 +341,8 @@ def to_dual(primal, Phi, Psi):
 
     .. math:: H_e = \Phi W_e \Sigma^{-1}, \qquad H_r = \Psi W_r \Sigma^{-1}
 
+    The one place where the primal divides by sigma; differentiate E and R instead where it repeats.
+
     Parameters
     ----------
     primal : Primal
