@@ -118,8 +118,10 @@ assert not close(A, A.T, 0.1)
 
 # %% [markdown]
 # ## 4. Position and value: each published attention is one line
-# A position is a second kernel that multiplies the first; its logarithm is `log_factor`. The value
-# has position ($f + t$) or not ($f$, which Tsai et al. recommend). Content $f$, positions $t$:
+# A position is a second kernel that multiplies the first; its logarithm is `log_factor`: a kernel of
+# offsets with coefficients from the query, of sinusoids (S.12, S.15: Transformer-XL) or a table
+# (S.17: Shaw, Huang), or one of two absolute positions (S.18: Tsai). The value has position
+# ($f + t$) or not ($f$, which Tsai et al. recommend). With content $f$ and positions $t$:
 # %%
 N, d = 6, 4
 f, t, u, v = (rng.standard_normal(shape) for shape in ((N, 5), (N, 5), d, d))
@@ -157,9 +159,10 @@ assert close(normalised(product) @ f @ W_v, published["XL, full"])
 # position to its own in every row by much: $\kappa(i, i-1)^2 \le \kappa(i, i)\,\kappa(i-1, i-1)$.
 #
 # ## 5. The filter, and where order comes from
-# Without position and filter attention is equivariant: permute the rows, and the outputs permute. A
-# causal filter breaks that, but **one** layer of it is blind to the order of the past: it averages
-# a set. With equal weights: $(a + b + c)/3$, after a second layer $(11a + 5b + 2c)/18$.
+# Filters are causal (S.24), causal with memory (S.25), a window (S.26), strided (S.27). Without
+# position and filter attention is equivariant: permute the rows, and the outputs permute. A
+# causal filter breaks that, but **one** layer of it is blind to the order of the past: it
+# averages a set. With equal weights: $(a + b + c)/3$, after a second layer $(11a + 5b + 2c)/18$.
 # %%
 assert close(absolute(np.sin([[0.0], [1]]), np.sin([[1.0], [2]])), [[0, 0], [0.708, 0.765]], 1e-3)
 layer = lambda f, mask=None: attention(f @ W_q, f @ W_k, f, mask=mask)
