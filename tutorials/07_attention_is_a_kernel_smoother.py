@@ -32,7 +32,7 @@ smallest = lambda G: np.linalg.eigvalsh((G + G.T) / 2)[0]       # eigenvalue of 
 # \qquad (\text{S.2, S.3})$$
 # with $G_{ij} = \kappa(q_i, k_j)$ and the filter as zeros and ones, $B$. On paper: kernel values
 # $(2, 1)$ and values $(3, 0)$ give $\frac23 \cdot 3 = 2$; hide the first key, and the mean is 0.
-# With a Gaussian kernel this is the regression of Nadaraya and Watson (1964).
+# With a Gaussian kernel (S.9) this is the regression of Nadaraya and Watson (1964).
 # %%
 K, V = [[np.log(2)], [0.0]], [[3.0], [0.0]]
 assert close(attention([[1.0]], K, V), 2) and close(attention([[1.0]], K, V, mask=[False, True]), 0)
@@ -118,10 +118,10 @@ assert not close(A, A.T, 0.1)
 
 # %% [markdown]
 # ## 4. Position and value: each published attention is one line
-# A position is a second kernel that multiplies the first; its logarithm is `log_factor`: a kernel of
-# offsets with coefficients from the query, of sinusoids (S.12, S.15: Transformer-XL) or a table
-# (S.17: Shaw, Huang), or one of two absolute positions (S.18: Tsai). The value has position
-# ($f + t$) or not ($f$, which Tsai et al. recommend). With content $f$ and positions $t$:
+# A position is a second kernel, multiplied to the first; `log_factor` is its logarithm: of offsets,
+# with coefficients from the query, through sinusoids (S.12, S.15: Transformer-XL) or a table (S.17:
+# Shaw, Huang), or of two absolute positions (S.18: Tsai). The value has position ($f + t$) or not
+# ($f$, which Tsai et al. recommend). With content $f$ and positions $t$:
 # %%
 N, d = 6, 4
 f, t, u, v = (rng.standard_normal(shape) for shape in ((N, 5), (N, 5), d, d))
@@ -145,7 +145,7 @@ assert close(attention(q, k, (f + t) @ W_v, log_factor=three), published["Vaswan
 # Product of symmetric kernels: one exponential kernel of [f W_F, t W_T]. The scale stays sqrt(4).
 P = np.hstack([f @ W_F, s @ W_T])
 assert close(attention(P, P, f @ W_v, scale=2), published["Tsai"])
-# XL's product: one, too, of [q, psi] and [k, t]; psi is q W_R^T turned by the query's position.
+# XL's product (S.14): one of [q, psi] and [k, t]; psi is q W_R^T turned by the query's position.
 one = weights(np.hstack([q, turned(q @ W_R.T)]), np.hstack([k, s]), scale=2, mask=causal(N))
 assert close(one @ f @ W_v, published["XL, product"])
 # XL in full has four terms: content, offset, a bias u k of the key, a bias v R of the offset.
