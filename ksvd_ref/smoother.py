@@ -128,6 +128,9 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
         if kernel not in _KERNELS:
             raise ValueError("kernel must be a function or one of "
                              f"{', '.join(map(repr, _KERNELS))}, got {kernel!r}")
+        if not set(parameters) <= _PARAMETERS[kernel]:
+            raise TypeError(f"parameters of the {kernel} kernel are "
+                            f"{sorted(_PARAMETERS[kernel]) or 'none'}, got {sorted(parameters)}")
         if Q.shape[-1] != K.shape[-1]:
             raise ValueError("Q and K need the same number of columns, got shapes "
                              f"{tuple(Q.shape)} and {tuple(K.shape)}")
@@ -174,6 +177,8 @@ def _polynomial(Q, K, degree=2, gamma=1.0, coef0=1.0):
 
 _KERNELS = {"exponential": _log_exponential, "rbf": _log_rbf, "linear": _inner,
             "polynomial": _polynomial}
+_PARAMETERS = {"exponential": {"scale"}, "rbf": {"gamma"}, "linear": set(),
+               "polynomial": {"degree", "gamma", "coef0"}}
 _LOGARITHMIC = ("exponential", "rbf")               # these return log G (S.4)
 
 

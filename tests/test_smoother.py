@@ -732,7 +732,8 @@ Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
     ({"kernel": "rbf", "gamma": 0.0}, ValueError, "gamma must be a finite number above"),
     ({"scale": -1.0}, ValueError, "scale must be a finite number above"),
     ({"kernel": "polynomial", "degree": 0}, ValueError, "degree must be an integer"),
-    ({"gamma": 1.0}, TypeError, "gamma"),
+    ({"gamma": 1.0}, TypeError, "exponential kernel are .'scale'., got .'gamma'."),
+    ({"kernel": "linear", "scale": 1.0}, TypeError, "linear kernel are none"),
     ({"guard": 1e-3}, ValueError, "guard"),
     ({"kernel": "linear", "guard": -1.0}, ValueError, "guard"),
 ])
