@@ -201,12 +201,14 @@ plt.show()
 #
 # ## 5. Rank
 # A component with $\sigma = 0$ has no $\Lambda = 1/\sigma$: no problem K.8 has it as its solution,
-# and there are at most $r \le \min(N, M, p)$ components (V16). Centring costs one dimension, and
-# `dual.solve` keeps the numerical rank unless you ask for more.
+# and there are at most $r \le \min(N, M, p)$ components (V16): four with the first four features
+# alone. Centring costs one dimension, and `dual.solve` keeps the numerical rank unless you ask for
+# more.
 # %%
 K_c = kernels.center(K)
 print(f"rank {len(dual.solve(K).sigma)}, centred {len(dual.solve(K_c).sigma)}")
 assert len(dual.solve(K_c).sigma) == 10
+assert len(dual.solve(Phi[:, :4] @ Psi[:, :4].T).sigma) == 4
 full = dual.solve(K_c, 11)                          # on request: sigma = 0 to rounding
 assert full.sigma[10] < 1e-13 * full.sigma[0] and residual(K_c, *full) < 1e-13
 np.testing.assert_allclose(np.abs(full.H_r[:, 10]), 11 ** -0.5, rtol=1e-9)      # it is constant

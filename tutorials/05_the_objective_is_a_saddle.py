@@ -29,8 +29,8 @@ close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < toleranc
 # ($M \times p$); weights $W_e, W_r$ ($p \times s$) give the scores $E = \Phi W_e$, $R = \Psi W_r$.
 # The primal objective rewards large scores and charges for weights that point the same way. With
 # $\Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s)$, all positive (K.10),
-# $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top)
-# - \mathrm{tr}(W_e^\top W_r),$$
+# $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
+# \mathrm{tr}(W_e^\top W_r),$$
 # and its gradient is (K.18, V1)
 # $$\partial J/\partial W_e = \Phi^\top\Phi W_e\Lambda - W_r, \qquad
 # \partial J/\partial W_r = \Psi^\top\Psi W_r\Lambda - W_e.$$
@@ -58,8 +58,8 @@ residual = primal.stationarity
 # ## 2. Why J is zero at a solution
 # $J$ is a homogeneous quadratic in $W = (W_e, W_r)$: double the weights, and $J$ is four times as
 # large. Euler's theorem for such functions holds for **every** $W$ and $\Lambda$ (V2):
-# $$J = \tfrac12\langle W, \nabla J\rangle = \tfrac12\langle W_e, \partial J/\partial W_e\rangle
-# + \tfrac12\langle W_r, \partial J/\partial W_r\rangle.$$
+# $$J = \tfrac12\langle W, \nabla J\rangle = \tfrac12\langle W_e, \partial J/\partial W_e\rangle +
+# \tfrac12\langle W_r, \partial J/\partial W_r\rangle.$$
 # Where the gradient vanishes, $J = 0$: the statement of Chen et al. (K.22). The proof asks so
 # little that it serves *every* set of singular triplets with $\Lambda = \Sigma^{-1}$, in any order,
 # at any scale, even with one repeated (V3): nothing in $J$ prefers the leading ones.
