@@ -87,7 +87,7 @@ def like(x):
     return {"dtype": x.dtype}                       # CuPy and traced arrays take no device keyword
 
 
-def as_array(x, name="x", ndim=None):
+def as_array(x, name="x", ndim=None, finite=True):
     """Real, finite, floating array, or an error that names what is wrong.
 
     float32 and float64 stay what they are; integers and booleans become float64.
@@ -99,6 +99,9 @@ def as_array(x, name="x", ndim=None):
         What the error calls it.
     ndim : int, optional
         Number of axes to insist on.
+    finite : bool
+        False for a caller who sees NaN and infinity in his own first product, and then refuses
+        them here: looking at every entry takes as long as that product.
 
     Returns
     -------
@@ -134,7 +137,7 @@ def as_array(x, name="x", ndim=None):
     if x.dtype not in (xp.float32, xp.float64):
         raise TypeError(f"{name} must hold real numbers (float32, float64, integers or booleans), "
                         f"got {x.dtype}")
-    if not xp.all(xp.isfinite(x)):
+    if finite and not xp.all(xp.isfinite(x)):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
     return x
 
@@ -176,7 +179,7 @@ def as_matrix(x, name="x"):
     return as_array(x, name, ndim=2)
 
 
-def as_pair(X, Z, names=("X", "Z")):
+def as_pair(X, Z, names=("X", "Z"), finite=True):
     """Two matrices with the same number of columns, or an error that names both shapes.
 
     Parameters
@@ -184,6 +187,8 @@ def as_pair(X, Z, names=("X", "Z")):
     X, Z : (N, d) and (M, d) array
     names : pair of str
         What the errors call them.
+    finite : bool
+        As in `as_array`.
 
     Returns
     -------
@@ -201,11 +206,28 @@ def as_pair(X, Z, names=("X", "Z")):
     ValueError: X and Z need the same number of columns, got shapes (1, 2) and (1, 1)
     """
     namespace(X, Z)
-    X, Z = as_matrix(X, names[0]), as_matrix(Z, names[1])
+    X, Z = (as_array(A, name, 2, finite) for A, name in zip((X, Z), names))
     if X.shape[1] != Z.shape[1]:
         raise ValueError(f"{names[0]} and {names[1]} need the same number of columns, "
                          f"got shapes {tuple(X.shape)} and {tuple(Z.shape)}")
     return X, Z
+
+
+def silent():
+    """Context without NumPy's warnings of overflow, for a caller who looks at the result.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with silent():
+    ...     np.square(np.array([1e200]))
+    array([inf])
+    """
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def check_number(value, name, above=None):

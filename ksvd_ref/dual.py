@@ -203,7 +203,7 @@ def _golub_kahan(K, s, tol, seed):
     xp, rng = namespace(K), np.random.default_rng(seed)
     N, M = K.shape
     # One vector at a time would find a repeated sigma once, and say it has converged: on six equal
-    # diagonal blocks it returns sigma_7 as sigma_2. A block of s finds it s times; 2 more are quick.
+    # diagonal blocks it returns sigma_7 as sigma_2. A block of s finds it s times; 2 help.
     b = min(s + 2, M)
     most = min(M, BLOCKS * b)
     U, V, B = (xp.zeros(shape, **like(K)) for shape in ((N, most), (M, most), (most, most)))
