@@ -190,7 +190,11 @@ def solve_golub_kahan(K, rank, *, tol=1e-10, seed=0):
         raise ValueError(f"rank must be an integer from 1 to {min(N, M)}, got None")
     s = check_rank(rank, min(N, M), f"K of shape {(N, M)}")
     tol = max(check_number(tol, "tol", above=0.0), 10.0 * float(namespace(K).finfo(K.dtype).eps))
-    H_e, sigma, H_r, residual = _golub_kahan(K if N >= M else K.T, s, tol, seed)
+    # One vector at a time finds a repeated sigma once and says it has converged: of six equal
+    # diagonal blocks it returns sigma_7 as sigma_2 (tol = 1e-6), until rounding lets the copies in.
+    # A block of s finds all s at once; two more make it faster.
+    b = min(s + 2, N, M)
+    H_e, sigma, H_r, residual = _golub_kahan(K if N >= M else K.T, s, b, tol, seed)
     if residual > tol:
         warnings.warn(f"solve_golub_kahan stopped after {BLOCKS} blocks with a residual of "
                       f"{residual:.1e} sigma_1, {tol:.1e} was asked: ask for more components, a "
@@ -198,13 +202,10 @@ def solve_golub_kahan(K, rank, *, tol=1e-10, seed=0):
     return _signed(H_e, sigma, H_r) if N >= M else _signed(H_r, sigma, H_e)
 
 
-def _golub_kahan(K, s, tol, seed):
+def _golub_kahan(K, s, b, tol, seed):
     """U X, Sigma, V Y and the largest residual relative to sigma_1, for N >= M."""
     xp, rng = namespace(K), np.random.default_rng(seed)
     N, M = K.shape
-    # One vector at a time would find a repeated sigma once, and say it has converged: on six equal
-    # diagonal blocks it returns sigma_7 as sigma_2. A block of s finds it s times; 2 help.
-    b = min(s + 2, M)
     most = min(M, BLOCKS * b)
     U, V, B = (xp.zeros(shape, **like(K)) for shape in ((N, most), (M, most), (most, most)))
     new, k, check = xp.zeros((M, b), **like(K)), 0, 0

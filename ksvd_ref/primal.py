@@ -201,17 +201,17 @@ def factor(Phi, Psi):
     >>> factor([[3.0], [4.0]], None)
     Factor(R_phi=array([[5.]]), R_psi=array([[0.]]), N=2, M=0)
     """
-    namespace(Phi, Psi)
+    xp = namespace(Phi, Psi)
     if Phi is None and Psi is None:
         raise ValueError("a block of rows Phi or of columns Psi expected, got None for both")
-    R_phi, R_psi = (None if A is None else _qr_root(A, name)
-                    for A, name in ((Phi, "Phi"), (Psi, "Psi")))
-    if R_phi is None or R_psi is None:
-        R = R_phi if R_psi is None else R_psi
-        zero = namespace(R).zeros_like(R)
-        R_phi, R_psi = (zero if A is None else A for A in (R_phi, R_psi))
-    one = Factor(R_phi, R_psi, *(0 if A is None else len(A) for A in (Phi, Psi)))
-    return merge(one, Factor(*(namespace(A).zeros_like(A) for A in one[:2]), 0, 0))
+    Phi, Psi = (A if A is None else as_matrix(A, name) for A, name in ((Phi, "Phi"), (Psi, "Psi")))
+    if Phi is not None and Psi is not None:
+        _same_width(Phi, Psi, "Phi and Psi")
+    R = [A if A is None else _upright(_qr_root(A, name))
+         for A, name in ((Phi, "Phi"), (Psi, "Psi"))]
+    zero = [xp.zeros_like(A) for A in R if A is not None][0]
+    return Factor(*(zero if A is None else A for A in R),
+                  *(0 if A is None else A.shape[0] for A in (Phi, Psi)))
 
 
 def merge(one, other):
@@ -240,11 +240,22 @@ def merge(one, other):
     >>> merge(factor([[3.0]], None), factor([[4.0]], [[1.0]]))
     Factor(R_phi=array([[5.]]), R_psi=array([[1.]]), N=2, M=1)
     """
-    p, q = one.R_phi.shape[1], other.R_phi.shape[1]
-    if p != q:
-        raise ValueError(f"blocks need the same number of columns, got {p} and {q}")
-    return Factor(_stacked(one.R_phi, other.R_phi), _stacked(one.R_psi, other.R_psi),
-                  one.N + other.N, one.M + other.M)
+    _same_width(one.R_phi, other.R_phi, "two blocks")
+    return Factor(_upright(_stacked(one.R_phi, other.R_phi)),
+                  _upright(_stacked(one.R_psi, other.R_psi)), one.N + other.N, one.M + other.M)
+
+
+def _same_width(A, B, names):
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"{names} need the same number of columns, got {A.shape[1]} and "
+                         f"{B.shape[1]}")
+
+
+def _upright(R):
+    """Triangle with the signs of its rows such that the diagonal is ≥ 0."""
+    xp = namespace(R)
+    diagonal = xp.sum(R * xp.eye(R.shape[0], **like(R)), axis=1, keepdims=True)
+    return xp.where(diagonal < 0.0, -R, R)
 
 
 def solve_factor(factor, rank=None):
@@ -320,15 +331,16 @@ def _gram_root(A, name="A"):
     limits = xp.finfo(A.dtype)
     low, high = float(limits.smallest_normal) / float(limits.eps) ** 2, float(limits.max)
     if not low < float(xp.max(G)) < float(limits.eps) * high:
-        return _qr_root(A, name)
+        return _qr_root(as_matrix(A, name), name)
     w, V = xp.linalg.eigh(G)
     return xp.sqrt(xp.maximum(w, 0.0))[:, None] * V.T
 
 
 def _qr_root(A, name="A"):
     """R of A = Q R, (p, p)."""
-    R = _triangle(as_matrix(A, name))
-    if not namespace(R).all(namespace(R).isfinite(R)):
+    with silent():
+        R = _triangle(A)
+    if not namespace(R).all(namespace(R).isfinite(R)):                     # or svd(R) never returns
         raise ValueError(f"the norm of {name} overflows: scale it down")
     return R
 
@@ -348,11 +360,9 @@ def _triangle(A):
 
 
 def _stacked(R, S):
-    """R of the QR decomposition of two triangles below each other, diagonal >= 0."""
+    """R of two triangles below each other."""
     xp = namespace(R, S)
-    T = xp.linalg.qr(xp.reshape(xp.stack([R, S]), (-1, R.shape[1])))[1]
-    diagonal = xp.sum(T * xp.eye(T.shape[0], **like(T)), axis=1, keepdims=True)
-    return xp.where(diagonal < 0.0, -T, T)
+    return xp.linalg.qr(xp.reshape(xp.stack([R, S]), (-1, R.shape[1])))[1]
 
 
 @primitive
