@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
-from .backend import as_matrix, check_number, like, namespace
+from .backend import as_matrix, as_solution, check_finite, check_number, like, namespace
 from .linalg import check_rank, eigh, numerical_rank, signs, svd
 
 BLOCKS = 100        # most blocks that solve_golub_kahan builds before it gives up
@@ -78,6 +78,8 @@ def solve(K, rank=None):
     N, M = K.shape
     rank = check_rank(rank, min(N, M), f"K of shape {(N, M)}")
     H_e, sigma, H_r = svd(K)
+    if not namespace(sigma).isfinite(sigma[0]):
+        raise ValueError("the singular values of K overflow: scale K down")
     s = numerical_rank(sigma, N, M) if rank is None else rank
     return _signed(H_e[:, :s], sigma[:s], H_r[:, :s])
 
@@ -319,13 +321,13 @@ def e_scores(K_new, dual):
     >>> e_scores([[2.0, 0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
     array([[2., 0.]])
     """
-    _, _, H_r = dual
+    _, _, H_r = as_solution(dual, Dual._fields)
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_r)
     if K_new.shape[1] != H_r.shape[0]:
         raise ValueError(f"K_new must have the {H_r.shape[0]} columns of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
-    return K_new @ H_r
+    return check_finite(K_new @ H_r, "the score matrix")
 
 
 def r_scores(K_new, dual):
@@ -358,10 +360,10 @@ def r_scores(K_new, dual):
     >>> r_scores([[2.0], [0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
     array([[2., 0.]])
     """
-    H_e, _, _ = dual
+    H_e, _, _ = as_solution(dual, Dual._fields)
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_e)
     if K_new.shape[0] != H_e.shape[0]:
         raise ValueError(f"K_new must have the {H_e.shape[0]} rows of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
-    return K_new.T @ H_e
+    return check_finite(K_new.T @ H_e, "the score matrix")
