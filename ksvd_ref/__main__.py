@@ -10,7 +10,7 @@ from pathlib import Path
 
 KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",),
            "exponential": ("scale",), "cosine": (), "softmax": ("scale",), "sne": ("gamma",)}
-LARGEST = 4000              # short side of the largest matrix whose SVD is a matter of minutes
+LARGEST = 4000              # short side of the largest matrix: less than half an hour
 PAIRS = ("Phi", "Psi"), ("Q", "K"), ("X", "Z")
 PLOTS = (".png", ".pdf", ".svg")
 
@@ -122,8 +122,9 @@ def verify_files(options):
         with silent():                              # an overflow is refused, once is enough
             Phi, Psi, rows, columns, what = _features(options)
             if min(len(Phi), len(Psi)) > 700:
-                print(f"a {len(Phi)} x {len(Psi)} matrix takes a while: the time grows with the "
-                      "cube of its short side", file=sys.stderr)
+                minutes = 0.4 * (min(len(Phi), len(Psi)) / 1000) ** 3     # measured on one core
+                print(f"{len(Phi)} x {len(Psi)}: this will take about {max(1, round(minutes))} min",
+                      file=sys.stderr)
             s = equations.solution(Phi, Psi, rank=options.rank)
     except OSError as error:
         raise ValueError(f"{error.filename or name}: a readable file expected, found: "
