@@ -148,14 +148,19 @@ def test_exceptions_are_needed():
         assert thing not in primitive_vjps, name
 
 
-def gpu_check(code=""):
-    """Exit status and output of tests/gpu_check.py on the stand-in, in a process of its own."""
+def with_stand_in(code):
+    """Exit status and output of `code` in a process of its own, with tests/ at hand."""
     here = Path(__file__).parent
-    run = (f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]; "
-           f"sys.argv[1:] = ['--dry-run']; import gpu_check\n{code}\nsys.exit(gpu_check.main())")
+    run = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]\n{code}"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True,
                           env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     return done.returncode, done.stdout + done.stderr
+
+
+def gpu_check(code=""):
+    """tests/gpu_check.py in a dry run."""
+    return with_stand_in(f"sys.argv[1:] = ['--dry-run']; import gpu_check\n{code}\n"
+                         "sys.exit(gpu_check.main())")
 
 
 def test_gpu_check_in_a_dry_run():
@@ -185,3 +190,13 @@ def test_gpu_check_in_a_dry_run():
 def test_gpu_check_can_fail(code, line):
     status, output = gpu_check(code)
     assert status == 1 and line in output, output
+
+
+def test_lesson_12_where_there_is_a_gpu():
+    """Its GPU cells, which are skipped elsewhere, on the stand-in."""
+    lesson = FOLDER.parent / "tutorials" / "12_the_same_code_on_a_gpu.py"
+    if not lesson.exists():
+        pytest.skip("the tutorials are in a clone, not in the installed package")
+    status, output = with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"
+                                   f"runpy.run_path({str(lesson)!r}, run_name='__main__')")
+    assert status == 0 and "sigma on GPU and CPU" in output and "skipped" not in output, output
