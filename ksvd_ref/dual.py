@@ -209,35 +209,40 @@ def _golub_kahan(K, s, b, tol, seed):
     xp, rng = namespace(K), np.random.default_rng(seed)
     N, M = K.shape
     most = min(M, BLOCKS * b)
-    U, V, B = (xp.zeros(shape, **like(K)) for shape in ((N, most), (M, most), (most, most)))
+    # The vectors lie in rows, so that the first k of them are one piece of memory.
+    Ut, Vt, B = (xp.zeros(shape, **like(K)) for shape in ((most, N), (most, M), (most, most)))
     new, k, check = xp.zeros((M, b), **like(K)), 0, 0
     while True:
-        old, k = k, min(k + b, most)
-        V[:, old:k] = _beyond(V[:, :old], new[:, :k - old], rng)
-        KV = K @ V[:, old:k]
-        U[:, old:k] = _beyond(U[:, :old], KV, rng)
-        B[:k, old:k] = U[:, :k].T @ KV                      # upper bidiagonal, in blocks
-        new = (U[:, old:k].T @ K).T                         # K^T U, the faster way round
-        new = new - V[:, :k] @ (V[:, :k].T @ new)           # K^T U - V B^T, zero but in this block
+        last, old, k = max(k - b, 0), k, min(k + b, most)
+        Vt[old:k, :] = _beyond(Vt[:old, :], new[:, :k - old], rng).T
+        KV = K @ Vt[old:k, :].T
+        Ut[old:k, :] = _beyond(Ut[:old, :], KV, rng).T
+        B[last:k, old:k] = Ut[last:k, :] @ KV               # upper bidiagonal, in blocks
+        new = (Ut[old:k, :] @ K).T                          # K^T U
         if k < check and k < most:
             continue
         X, sigma, Y = svd(B[:k, :k])
+        new = new - Vt[:k, :].T @ (Vt[:k, :] @ new)         # K^T U - V B^T, zero but in this block
         R = new @ X[old:, :s] / (float(sigma[0]) or 1.0)    # K^T H_e - H_r Sigma
         residual = float(xp.max(xp.sqrt(xp.sum(R * R, axis=0)))) if k < M else 0.0
         if residual <= tol or k == most:
-            return U[:, :k] @ X[:, :s], sigma[:s], V[:, :k] @ Y[:, :s], residual
+            return Ut[:k, :].T @ X[:, :s], sigma[:s], Vt[:k, :].T @ Y[:, :s], residual
         check = 1.2 * k                                     # the SVD of B is not free
 
 
-def _beyond(Q, A, rng):
-    """Orthonormal columns that span A beyond the orthonormal columns of Q."""
-    xp = namespace(Q, A)
+def _beyond(Qt, A, rng):
+    """Orthonormal columns that span A beyond the orthonormal rows of Qt."""
+    xp = namespace(Qt, A)
     # Where A has fewer directions than columns, QR would answer with columns that lie in Q: for
     # A = 0 with those of the identity. Random numbers at the level of rounding lead out of Q.
     noise = float(xp.finfo(A.dtype).eps) * (float(xp.max(xp.abs(A))) or 1.0)
     A = A + noise * xp.asarray(rng.standard_normal(A.shape), **like(A))
-    for _ in range(2):                                      # once leaves what cancellation hides
-        A = xp.linalg.qr(A - Q @ (Q.T @ A))[0]
+    near = Qt[max(Qt.shape[0] - 2 * A.shape[1], 0):, :]     # on paper A meets these alone, ...
+    A, kept = xp.linalg.qr(A - near.T @ (near @ A))[0], 0.0
+    eye = xp.eye(A.shape[1], **like(A))
+    while kept < 0.5:                                       # ... but what rounding adds grows
+        A, R = xp.linalg.qr(A - Qt.T @ (Qt @ A))
+        kept = float(xp.min(xp.sum(xp.abs(R) * eye, axis=1)))
     return A
 
 
