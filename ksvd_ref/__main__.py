@@ -121,7 +121,8 @@ def verify_files(options):
     try:
         with silent():                              # an overflow is refused, once is enough
             Phi, Psi, rows, columns, what = _features(options)
-            if min(len(Phi), len(Psi)) > 700:
+            if min(len(Phi), len(Psi)) > 700 and not equations.has_low_rank(
+                    len(Phi), len(Psi), Phi.shape[1]):
                 minutes = 0.4 * (min(len(Phi), len(Psi)) / 1000) ** 3     # measured on one core
                 print(f"{len(Phi)} x {len(Psi)}: this will take about {max(1, round(minutes))} min",
                       file=sys.stderr)
@@ -236,7 +237,9 @@ def report(s):
 
     from . import equations
     N, M = s.K.shape
-    print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components")
+    route = "block Golub–Kahan" if equations.has_low_rank(N, M, s.Phi.shape[1]) else "the SVD"
+    print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components; dual by "
+          f"{route}, primal from {s.Phi.shape[1]} features")
     if N == M:
         minus, plus = np.linalg.norm(s.K - s.K.T), np.linalg.norm(s.K + s.K.T)
         print(f"   asymmetry  ‖K − Kᵀ‖/‖K + Kᵀ‖ = {minus / plus if plus else float('inf'):.3g}")

@@ -53,7 +53,7 @@ class Solution(NamedTuple):
     Lambda: Any             # (s,)     1 / sigma
     W_e: Any                # (p, s)   from Phi and Psi alone
     W_r: Any                # (p, s)   from Phi and Psi alone
-    spectrum: Any           # (min(N, M),)       all singular values, by the dual
+    spectrum: Any           # (min(N, M),) or (p,)   all that can be nonzero, by the dual
     primal_spectrum: Any    # (min(N, M, p),)    all singular values, by the primal
     rank: int               # numerical rank of K
     delta: Any              # (s,)     how well each component is determined, at most 1
@@ -109,7 +109,8 @@ def solution(Phi, Psi, *, rank=None):
                          f"of norms {norms[0]:.3g} and {norms[1]:.3g}")
     Phi, Psi = Phi / norms[0], Psi / norms[1]
     K = Phi @ Psi.T
-    H_e, spectrum, H_r = dual.solve(K, min(N, M))
+    low = has_low_rank(N, M, p)                     # p components are all that there are
+    H_e, spectrum, H_r = dual.solve_golub_kahan(K, p) if low else dual.solve(K, min(N, M))
     r = min(p, numerical_rank(spectrum, N, M, 1.0))
     if r == 0:
         raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")
@@ -120,6 +121,7 @@ def solution(Phi, Psi, *, rank=None):
     W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
     # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
     H_e, H_r, delta = _same_basis(H_e[:, :r], spectrum, H_r[:, :r], Phi @ W_e, Psi @ W_r)
+    inverse = (H_r / spectrum[:r]) @ H_e.T if low else None                 # K^+, (M, N)
     H_e, sigma, H_r = H_e[:, :s], spectrum[:s], H_r[:, :s]
 
     rng = np.random.default_rng(0)
@@ -131,8 +133,27 @@ def solution(Phi, Psi, *, rank=None):
         Phi, Psi, K, H_e, sigma, H_r, dual.e_scores(K, (H_e, sigma, H_r)),
         dual.r_scores(K, (H_e, sigma, H_r)), 1.0 / sigma, W_e[:, :s], W_r[:, :s], spectrum,
         primal_spectrum, r, delta[:s], rows @ Phi, columns @ Psi, rows @ K, K @ columns.T,
-        primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), features.compatible(K),
+        primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), features.compatible(K, inverse),
         (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))), norms[0] * norms[1])
+
+
+def has_low_rank(N, M, p):
+    """Whether K has so few features that block Golub-Kahan finds its spectrum faster than the SVD.
+
+    Parameters
+    ----------
+    N, M, p : int
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> has_low_rank(1000, 2000, 64), has_low_rank(64, 64, 32)
+    (True, False)
+    """
+    return min(N, M) > 500 and 10 * p <= min(N, M)
 
 
 def _same_basis(H_e, spectrum, H_r, E, R):

@@ -94,6 +94,19 @@ def test_pairs_in_an_archive(command, names):
     assert status == 0
 
 
+def test_few_features_of_many_points_go_by_golub_kahan(command):
+    rng = np.random.default_rng(5)
+    Phi, Psi = rng.standard_normal((600, 12)), rng.standard_normal((520, 12))
+    np.savez("pair.npz", Phi=Phi, Psi=Psi)
+    status, out, err = command("verify", "pair.npz")
+    assert (status, err) == (0, "") and "35 of 35" in out
+    assert "numerical rank 12, 12 components; dual by block Golub–Kahan, primal from 12 fea" in out
+    sigma = np.linalg.svd(Phi @ Psi.T, compute_uv=False)
+    assert f"{sigma[0]:9.3g} {sigma[1]:9.3g}" in out
+    np.savez("small.npz", Phi=Phi[:60, :], Psi=Psi[:50, :])
+    assert "dual by the SVD" in command("verify", "small.npz")[1]
+
+
 def test_one_data_file_with_a_kernel_is_both_sides(command):
     X = np.random.default_rng(3).standard_normal((6, 2))
     np.save("X.npy", X)
