@@ -267,6 +267,21 @@ def test_running_mean(lib, N):
     np.testing.assert_allclose(lib.host(running_mean(lib.array(X))), want, atol=lib.tol)
 
 
+@pytest.mark.parametrize("N", [5, 64, 65, 150])
+@pytest.mark.parametrize("padded", [False, True])
+def test_running_mean_vjp(N, padded):
+    """The transpose of the N x N matrix that the running mean stands for, also over its blocks."""
+    rng = np.random.default_rng(N)
+    mask = rng.random(N) < 0.7 if padded else np.ones(N, bool)
+    average = np.tril(np.ones((N, N))) * mask
+    average /= np.maximum(average.sum(axis=1, keepdims=True), 1.0)
+    X, g = rng.standard_normal((2, 2, N, 3))
+    got = grad(lambda X: anp.sum(g * running_mean(X, mask=np.array([mask] * 2))))(X)
+    np.testing.assert_allclose(got, average.T @ g, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(running_mean(X, mask=mask if padded else None), average @ X,
+                               rtol=1e-12, atol=1e-13)
+
+
 def test_running_mean_or_sum():
     """(V40) The cosine map does not see the difference, the identity does."""
     (Q, K), weights = queries_and_keys(), some_weights()

@@ -72,8 +72,8 @@ def check_8_2(function):
 
 # %% [markdown]
 # The questions. 1. Rank 1; $A = \mathbf 1 e_1^\top$, so $\sigma_1 = \sqrt N = 8$; asymmetry
-# $\sqrt{(N - 1)/(N + 1)}$, for the first entry alone is symmetric. 2. The singular values stay, for a
-# permutation is orthogonal; the asymmetry changes, for only one side was permuted. 3. The
+# $\sqrt{(N - 1)/(N + 1)}$, for only the first entry is symmetric. 2. The singular values stay: a
+# permutation is orthogonal; the asymmetry changes, as only one side was permuted. 3. The
 # exponential acts on the entries, not on the matrix: it is a sum of all entrywise powers of $S$.
 # %%
 if __name__ == "__main__":
