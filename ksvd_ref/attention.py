@@ -92,8 +92,8 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
     K.26 also divides both scores by the root of the row sums of the estimated kernel. That is left
     out: it does not give softmax but another kernel (V19).
 
-    autograd uses `primal_attention_vjp`. At a query or key of zeros the direction is not defined;
-    the derivative there is that of the identity map.
+    autograd uses the derivative of `primal_attention_vjp`: first derivatives only. A query or key
+    of zeros has no direction; there the derivative is that of the identity map.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     Raises
     ------
     TypeError, ValueError
-        As `primal_attention`.
+        As `primal_attention`, but for NaN and infinity, which it has refused already.
 
     Examples
     --------
@@ -156,7 +156,8 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     >>> primal_attention_vjp(zero + 1, Scores(zero, zero), scores, q, q, weights)[0]
     array([[[ 0.032, -0.024]]])
     """
-    Q, K, weights, F, features, mask = _checked(Q, K, weights, F, features, mask, causal)
+    Q, K, weights, F, features, mask = _checked(Q, K, weights, F, features, mask, causal,
+                                                finite=False)   # the layer has seen them
     W_e, W_r, Lambda, W_o, b_o = weights
     xp = namespace(g_output, *g_scores, *scores, Q, K, *weights, F)
     *through, g_o, g_b = _project_vjp(g_output, *scores, W_o, b_o, mask)
@@ -171,7 +172,7 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     return g_Q, g_K, g_weights, None if F is None else F_e + F_r
 
 
-def _checked(Q, K, weights, F, features, mask, causal):
+def _checked(Q, K, weights, F, features, mask, causal, finite=True):
     """Arguments of the layer, finite and of fitting shapes, with zeros at padded steps."""
     named = isinstance(features, str)
     if named and features not in ("cosine", "identity"):
@@ -191,7 +192,7 @@ def _checked(Q, K, weights, F, features, mask, causal):
     mask = _as_mask(mask, Q, 3)
     if mask is not None:
         mask = mask[..., None, :, None]                         # (..., 1, N, 1)
-    Q, K = as_array(_visible(Q, mask), "Q"), as_array(_visible(K, mask), "K")
+    Q, K = (as_array(_visible(X, mask), name, finite=finite) for X, name in ((Q, "Q"), (K, "K")))
     (H, N, d), (_, D, s) = Q.shape[-3:], weights.W_e.shape
     if not named and features.shape[0] != d:
         raise ValueError(f"features must have {d} rows, one for each column of Q, "
@@ -200,7 +201,7 @@ def _checked(Q, K, weights, F, features, mask, causal):
     if F is None:
         _fits(weights.W_e, "W_e", (H, p, s), "(H, p, s): F is None")
     else:
-        F = as_array(F, "F")
+        F = as_array(F, "F", finite=finite)
         _fits(F, "F", (*Q.shape[:-2], D, p), "(..., H, n, p) with n = W_e.shape[1]")
     _fits(weights.W_e, "W_e", (H, D, s), "(H, D, s)")
     _fits(weights.W_r, "W_r", (H, D, s), "(H, D, s), that of W_e")
