@@ -4,6 +4,7 @@
     kernels   dual      K from X and Z;            K H_r = H_e Sigma,  K^T H_e = H_r Sigma
     features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
     equations           every equation of the derivation as a residual on your own matrix
+    smoother  positions attention = kernel x position x value x filter
     datasets  plots     the bundled data; the figures (Matplotlib is loaded only when one is drawn)
 
 kernels and dual never see Phi and Psi, primal never sees K: that both agree is the subject.
@@ -11,8 +12,8 @@ kernels and dual never see Phi and Psi, primal never sees K: that both agree is 
 import importlib
 
 __version__ = "0.1.0"
-__all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "equations", "datasets",
-           "plots"]
+__all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "equations", "smoother",
+           "positions", "datasets", "plots"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

@@ -86,7 +86,7 @@ def like(x):
     return {"dtype": x.dtype}                       # CuPy and traced arrays take no device keyword
 
 
-def as_array(x, name="x", ndim=None):
+def as_array(x, name="x", ndim=None, finite=True):
     """Real, finite, floating array, or an error that names what is wrong.
 
     float32 and float64 stay what they are; integers and booleans become float64.
@@ -98,6 +98,9 @@ def as_array(x, name="x", ndim=None):
         What the error calls it.
     ndim : int, optional
         Number of axes to insist on.
+    finite : bool
+        False lets NaN and infinity pass: the caller checks once a mask has hidden what may hold
+        anything.
 
     Returns
     -------
@@ -133,7 +136,7 @@ def as_array(x, name="x", ndim=None):
     if x.dtype not in (xp.float32, xp.float64):
         raise TypeError(f"{name} must hold real numbers (float32, float64, integers or booleans), "
                         f"got {x.dtype}")
-    if not xp.all(xp.isfinite(x)):
+    if finite and not xp.all(xp.isfinite(x)):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
     return x
 

@@ -9,6 +9,11 @@ those of features.py, exponential an approximation there; rbf, softmax and sne h
 """
 import math
 
+import autograd.numpy as anp
+import numpy as np
+from autograd.extend import defvjp, primitive
+from autograd.numpy.numpy_vjps import unbroadcast_f
+
 from .backend import as_matrix, as_pair, check_degree, check_number, namespace, unit_rows
 
 
@@ -399,8 +404,17 @@ def row_normalised_exp(logits):
     array([[0.5, 0.5]])
     """
     xp = namespace(logits)
+    return _row_normalised_exp(logits) if xp is anp else _stable_ratio(logits, xp)
+
+
+def _stable_ratio(logits, xp):
     weight = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return weight / xp.sum(weight, axis=-1, keepdims=True)
+
+
+_row_normalised_exp = primitive(lambda logits: _stable_ratio(logits, np))
+defvjp(_row_normalised_exp, lambda A, logits: lambda g: A * (
+    g - anp.sum(A * g, axis=-1, keepdims=True)))    # one step for autograd instead of five
 
 
 def squared_distances(X, Z):
@@ -408,12 +422,12 @@ def squared_distances(X, Z):
 
     Parameters
     ----------
-    X : (N, d) array
-    Z : (M, d) array
+    X : (..., N, d) array
+    Z : (..., M, d) array
 
     Returns
     -------
-    (N, M) array
+    (..., N, M) array
 
     Examples
     --------
@@ -422,12 +436,32 @@ def squared_distances(X, Z):
     >>> squared_distances(far[:1, :], far)
     array([[0.    , 0.0625]], dtype=float32)
     """
+    xp = namespace(X, Z)
+    return _finite(_squared_distances(X, Z) if xp is anp else _sum_of_squares(X, Z, xp))
+
+
+def _sum_of_squares(X, Z, xp):
     # |x|^2 + |z|^2 - 2<x, z> is one product, but in float32 it gives 0 for the two points above.
-    total = 0.0
-    for f in range(X.shape[1]):
-        difference = X[:, f:f+1] - Z[:, f:f+1].T    # (N, M)
+    Zt, total = xp.moveaxis(Z, -1, -2), 0.0
+    for f in range(X.shape[-1]):
+        difference = X[..., :, f:f+1] - Zt[..., f:f+1, :]                  # (..., N, M)
         total = total + difference * difference
-    return _finite(total)
+    return total
+
+
+_squared_distances = primitive(lambda X, Z: _sum_of_squares(X, Z, np))
+
+
+def _pull(g, X, Z):
+    # 2 sum_j g_ij (x_i - z_j), as one product. Subtracting x_0 first keeps the digits of points
+    # that are far from 0.
+    origin = X[..., :1, :]
+    return 2.0 * ((X - origin) * anp.sum(g, axis=-1, keepdims=True) - g @ (Z - origin))
+
+
+defvjp(_squared_distances,
+       lambda ans, X, Z: unbroadcast_f(X, lambda g: _pull(g, X, Z)),
+       lambda ans, X, Z: unbroadcast_f(Z, lambda g: _pull(anp.moveaxis(g, -1, -2), Z, X)))
 
 
 def _logits(X, Z, scale):

@@ -1,0 +1,604 @@
+r"""Attention as a kernel smoother: sum_j kappa(q, k_j) v_j / sum_j kappa(q, k_j) over visible keys.
+
+Four things to choose, four arguments: the kernel on the content (`kernel`), the kernel on the
+positions that multiplies it (`log_factor`, see positions.py), the values (`V`), and the set filter
+(`mask`). What W_q, W_k and W_v do to the content is done before: symmetric is the same array twice.
+
+Q, K, V   (..., N, d), (..., M, d), (..., M, d_v)   queries, keys, values; here K is not a kernel
+G         (..., N, M)    kernel matrix, G_ij = kappa(q_i, k_j), with the position factor
+mask      (..., N, M)    the filter B: True where query i may attend to key j
+Z         (..., N, 1)    normaliser, Z_i = sum_j B_ij G_ij
+A         (..., N, M)    attention matrix, A_ij = B_ij G_ij / Z_i
+"""
+import warnings
+from itertools import zip_longest
+
+from .backend import as_array, check_degree, check_number, like, namespace
+from .kernels import row_normalised_exp, squared_distances
+
+
+def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guard=0.0,
+              **parameters):
+    r"""Kernel smoother of the values (Eq. S.2), which softmax attention is one case of.
+
+    .. math:: o_i = \sum_{j \in M(i)} \frac{\kappa(q_i, k_j)}
+                    {\sum_{l \in M(i)} \kappa(q_i, k_l)} \, v_j, \qquad O = A V
+
+    Nadaraya-Watson regression with responses v_j (Tsai et al., EMNLP 2019, Definition 1).
+
+    Parameters
+    ----------
+    Q : (..., N, d) array
+        Queries. Leading axes (batch, head) broadcast against those of `K` and `V`.
+    K : (..., M, d) array
+        Keys; M may differ from N.
+    V : (..., M, d_v) array
+        Values.
+    kernel, log_factor, mask, guard, **parameters
+        As in `weights`.
+
+    Returns
+    -------
+    (..., N, d_v) array
+        A row that sees nothing is a row of zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `weights`, and if `V` has not one finite row per key.
+
+    Examples
+    --------
+    >>> import math
+    >>> attention([[1.0]], [[math.log(2)], [0.0]], [[3.0], [0.0]])         # weights 2/3 and 1/3
+    array([[2.]])
+    >>> attention([[1.0]], [[math.log(2)], [0.0]], [[3.0], [0.0]], mask=[[False, True]])
+    array([[0.]])
+    """
+    A = weights(Q, K, kernel=kernel, log_factor=log_factor, mask=mask, guard=guard, **parameters)
+    return A @ _values(V, _as_mask(mask, A), A.shape[-1], weights=A)
+
+
+def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0, **parameters):
+    r"""Attention matrix, the normalised and filtered kernel (Eq. S.3).
+
+    .. math:: A = \hat D^{-1} (B \circ G), \qquad \hat D = \mathrm{diag}(Z), \quad
+              Z_i = \textstyle\sum_j B_{ij} G_{ij}
+
+    Parameters
+    ----------
+    Q : (..., N, d) array
+    K : (..., M, d) array
+    kernel : {"exponential", "rbf", "linear", "polynomial"} or callable
+        The names are those of `kernels`, with the same parameters and defaults. exponential and rbf
+        are computed as logarithms with the largest visible one taken out (S.4). A callable takes
+        the arrays, ``kernel(Q, K, **parameters)``, and returns the kernel matrix (..., N, M): so
+        leading axes and derivatives cost nothing, every function of `kernels` can be passed, and
+        a function of two points goes in as ``lambda Q, K: kernels.gram(kappa, Q, K)``.
+    log_factor : (..., N, M) array, optional
+        Logarithm of a second kernel that multiplies the first, as `positions` makes them.
+    mask : (..., N, M) boolean array, optional
+        True = may attend. Multiplies the kernel. Missing axes, or axes of length 1, broadcast:
+        (M,) or (B, 1, 1, M) is a padding of keys. A key that no query sees may hold anything, NaN
+        included; so may a query that sees no key.
+    guard : float
+        For linear and polynomial: moves each normaliser away from zero by so much, and keeps
+        silent about its sign. 0 unless told: a guard hides that a signed kernel is no smoother.
+    **parameters
+        scale (exponential, sqrt(d) unless told); gamma (rbf, 1); degree, gamma, coef0 (polynomial,
+        2, 1, 1). The forms of Tsai et al. are gamma = 1 / sqrt(d) for rbf and coef0 = 0.
+
+    Returns
+    -------
+    (..., N, M) array
+        Rows sum to 1, rows that see nothing to 0. Never negative if the kernel is not.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array of real numbers, the mask is not boolean, the arrays belong to
+        different libraries, or the kernel has no such parameter.
+    ValueError
+        If shapes do not fit, something visible is NaN or infinite, or the normaliser of a row that
+        sees a key vanishes.
+
+    Warns
+    -----
+    UserWarning
+        If a weight is negative: then the output is no average of the values.
+
+    Examples
+    --------
+    >>> weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0)  # 1 and 1: sign-blind
+    array([[0.5, 0.5]])
+    >>> weights([[1.0]], [[1.0], [-1.0]], kernel="linear")                 # 1 - 1 = 0
+    Traceback (most recent call last):
+    ValueError: the normaliser of the linear kernel vanishes in 1 of 1 rows, where its values
+    cancel or are all zero: there is no weighted mean. Instead use kernel="exponential",
+    linear_attention, whose features are positive, or guard=1e-3
+    """
+    Q, K, mask = _queries_and_keys(Q, K, mask)
+    N, M = Q.shape[-2], K.shape[-2]
+    if log_factor is not None:
+        log_factor = as_array(log_factor, "log_factor", finite=False)
+        _check_axes(log_factor, "log_factor", N, M)
+        log_factor = as_array(_where(mask, log_factor, 0.0), "log_factor")
+    if not callable(kernel):
+        if kernel not in _KERNELS:
+            raise ValueError("kernel must be a function or one of "
+                             f"{', '.join(map(repr, _KERNELS))}, got {kernel!r}")
+        if Q.shape[-1] != K.shape[-1]:
+            raise ValueError("Q and K need the same number of columns, got shapes "
+                             f"{tuple(Q.shape)} and {tuple(K.shape)}")
+    G = _KERNELS.get(kernel, kernel)(Q, K, **parameters)
+    if tuple(getattr(G, "shape", ())[-2:]) != (N, M):
+        raise ValueError(f"kernel(Q, K) must be an array of shape (..., {N}, {M}), "
+                         f"got {getattr(G, 'shape', type(G).__name__)}")
+    xp = namespace(G, log_factor)
+    finite = xp.isfinite(G)
+    if not xp.all(finite if mask is None else finite | ~mask):
+        raise ValueError(f"kernel {kernel!r} is NaN or infinite at a visible key: the data, or its "
+                         "parameters, are too large for this precision")
+    guard = check_number(guard, "guard")
+    if guard < 0.0 or guard and kernel in _LOGARITHMIC:
+        raise ValueError("guard must be 0, or positive for a kernel that can vanish, "
+                         f"got {guard} for kernel {kernel!r}")
+    if kernel in _LOGARITHMIC:
+        return _softmax(G if log_factor is None else G + log_factor, mask)
+    G = _where(mask, G, 0.0)
+    if log_factor is not None:
+        G = G * _softmax(log_factor, mask)          # the sum it is divided by cancels (claim D7)
+    return _ratio(G, mask, guard, f"the {kernel} kernel" if kernel in _KERNELS else "this kernel")
+
+
+def _inner(Q, K):
+    xp = namespace(Q, K)
+    return Q @ xp.moveaxis(K, -1, -2)               # S_ij = sum_f Q_if K_jf    (..., N, M)
+
+
+def _log_exponential(Q, K, scale=None):
+    scale = Q.shape[-1] ** 0.5 if scale is None else check_number(scale, "scale", above=0.0)
+    return _inner(Q, K) / scale
+
+
+def _log_rbf(Q, K, gamma=1.0):
+    return -check_number(gamma, "gamma", above=0.0) * squared_distances(Q, K)
+
+
+def _polynomial(Q, K, degree=2, gamma=1.0, coef0=1.0):
+    check_degree(degree)
+    gamma, coef0 = check_number(gamma, "gamma"), check_number(coef0, "coef0")
+    return (gamma * _inner(Q, K) + coef0) ** int(degree)
+
+
+_KERNELS = {"exponential": _log_exponential, "rbf": _log_rbf, "linear": _inner,
+            "polynomial": _polynomial}
+_LOGARITHMIC = ("exponential", "rbf")               # these return log G (S.4)
+
+
+def _softmax(logits, mask):
+    """S.4: logits of minus infinity where hidden, zeros in a row that sees nothing."""
+    if mask is None:
+        return row_normalised_exp(logits)
+    xp = namespace(mask)
+    sees = xp.any(mask, axis=-1, keepdims=True)
+    logits = _where(mask, logits, -float("inf"))
+    if xp.all(sees):
+        return row_normalised_exp(logits)
+    # A whole row of minus infinity would be NaN, one of -1e9 an average of hidden keys.
+    return _where(sees, row_normalised_exp(_where(sees, logits, 0.0)), 0.0)
+
+
+def _ratio(G, mask, guard, name):
+    xp = namespace(G)
+    Z = xp.sum(G, axis=-1, keepdims=True)           # (..., N, 1)
+    if guard:
+        return G / xp.where(Z < 0.0, Z - guard, Z + guard)
+    size = xp.sum(xp.abs(G), axis=-1, keepdims=True)
+    noise = G.shape[-1] * float(xp.finfo(G.dtype).eps) * size
+    A = G / _normaliser(Z, noise, mask, name, 'use kernel="exponential", linear_attention, whose '
+                        "features are positive, or guard=1e-3")
+    negative = int(xp.count_nonzero(A < 0.0))
+    if negative:
+        # q = 1 and keys 1, -0.999: the weights are 1000 and -999.
+        warnings.warn(f"{name} gave {negative} negative weights of {A.size}, the least "
+                      f"{float(xp.min(A)):.3g}: it has both signs, so this is no average of the "
+                      "values, and a normaliser near zero makes it as large as it likes",
+                      stacklevel=3)
+    return A
+
+
+def _normaliser(Z, noise, mask, name, cure):
+    """Z, with 1 in a row that sees nothing; an error where a row that sees a key has none."""
+    xp = namespace(Z)
+    zero = xp.abs(Z) <= noise
+    wrong = zero if mask is None else zero & xp.any(mask, axis=-1, keepdims=True)
+    if xp.any(wrong):
+        raise ValueError(f"the normaliser of {name} vanishes in {int(xp.count_nonzero(wrong))} of "
+                         f"{Z.size} rows, where its values cancel or are all zero: there is no "
+                         f"weighted mean. Instead {cure}")
+    return xp.where(zero, 1.0, Z)
+
+
+def linear_attention(Q, K, V, *, mask=None):
+    r"""Smoother with finite positive features, in O(N) (Eq. S.31).
+
+    .. math:: o_i = \frac{\phi(q_i) S_i}{\phi(q_i) z_i}, \qquad
+              S_i = S_{i-1} + \phi(k_i)^\top v_i, \quad z_i = z_{i-1} + \phi(k_i)^\top, \qquad
+              \phi = \mathrm{elu} + 1
+
+    Equal to ``attention(phi(Q), phi(K), V, kernel="linear")``. The linear kernel of positive
+    features is a smoother (Katharopoulos et al., ICML 2020), that of signed ones is not.
+
+    Parameters
+    ----------
+    Q : (..., N, d) array
+    K : (..., M, d) array
+    V : (..., M, d_v) array
+    mask : (..., N, M) boolean array, optional
+        As in `weights`. None, or one row for all queries (a padding of keys), takes two sums;
+        `causal`, with or without a padding of keys, runs as a running state. Any other mask leaves
+        no state to carry over: it costs the quadratic form.
+
+    Returns
+    -------
+    (..., N, d_v) array
+        A row that sees nothing is a row of zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `attention`.
+
+    Examples
+    --------
+    >>> linear_attention([[0.0]], [[0.0], [0.0], [5.0]], [[2.0], [4.0], [100.0]],
+    ...                  mask=[True, True, False])
+    array([[3.]])
+    """
+    Q, K, mask = _queries_and_keys(Q, K, mask)
+    N, M = Q.shape[-2], K.shape[-2]
+    V = _values(V, mask, M, Q=Q, K=K)
+    xp = namespace(Q, K, V)
+    # Factors of one query, and one factor for all keys, cancel (claim D7). With them taken out
+    # features of -104, whose exponential is 0 in float32, do no harm.
+    phi_Q, phi_K = _elu_plus_one(Q, (-1,)), _elu_plus_one(K, (-2, -1))
+    padding = None if mask is None else mask[..., -1:, :]   # the last query sees all but padding
+    running = mask is not None and mask.shape[-2] > 1
+    if running and not xp.all(mask == padding & _as_mask(causal(N, M), Q)):
+        return _ratio(_where(mask, _inner(phi_Q, phi_K), 0.0), mask, 0.0, "elu + 1") @ V
+    if padding is not None:
+        phi_K = _where(xp.moveaxis(padding, -1, -2), phi_K, 0.0)
+    phi_K, ones = xp.moveaxis(phi_K, -1, -2), xp.ones_like(V[..., :1])     # (..., p, M)
+    if running:
+        steps = [max(0, i + 1 + M - N) for i in range(N)]                  # keys that query i sees
+        S, z = 0.0 * (phi_K[..., :1] @ V[..., :1, :]), 0.0 * phi_K[..., :1]
+        rows = []
+        for i, (start, stop) in enumerate(zip([0] + steps, steps)):
+            if stop > start:
+                S = S + phi_K[..., start:stop] @ V[..., start:stop, :]     # (..., p, d_v)
+                z = z + phi_K[..., start:stop] @ ones[..., start:stop, :]  # (..., p, 1)
+            rows.append((phi_Q[..., i:i+1, :] @ S, phi_Q[..., i:i+1, :] @ z))
+        O, Z = (xp.stack([row[..., 0, :] for row in part], axis=-2) for part in zip(*rows))
+    else:
+        O, Z = phi_Q @ (phi_K @ V), phi_Q @ (phi_K @ ones)                 # (..., N, d_v or 1)
+    return O / _normaliser(Z, 0.0, mask, "elu + 1", "scale Q and K down, features underflow")
+
+
+def _elu_plus_one(X, axes):
+    """1 + x or exp(x), divided by one factor along `axes` if all of them are small."""
+    xp = namespace(X)
+    shift = xp.minimum(xp.max(X, axis=axes, keepdims=True), 0.0)
+    return xp.where(X > 0.0, X + 1.0, xp.exp(xp.where(X > 0.0, 0.0, X) - shift))
+
+
+def multi_head(Q, K, V, *, heads, smoother=attention, **parameters):
+    """The smoother in `heads` blocks of columns side by side (Vaswani et al., 2017).
+
+    Parameters
+    ----------
+    Q, K : (..., N, heads d) and (..., M, heads d) array
+        Projected already, Q = X W_q.
+    V : (..., M, heads d_v) array
+    heads : int
+    smoother : callable
+        `attention`, `linear_attention`, or any function ``smoother(Q, K, V, **parameters)`` of
+        arrays (..., heads, N, d).
+    **parameters
+        For the smoother. A mask or a log_factor meets an axis of heads before its last two: (N, M)
+        serves all, (heads, N, M) gives each head its own, a padding of keys is (B, 1, 1, M).
+
+    Returns
+    -------
+    (..., N, heads d_v) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the smoother, and if a number of columns is not divisible by `heads`.
+
+    Examples
+    --------
+    >>> multi_head([[99, 0]], [[1, 5], [0, 5]], [[3, 1], [4, 2]], heads=2)  # head 2: equal weights
+    array([[3. , 1.5]])
+    """
+    split = (split_heads(X, heads, name) for X, name in ((Q, "Q"), (K, "K"), (V, "V")))
+    return merge_heads(smoother(*split, **parameters))
+
+
+def split_heads(X, heads, name="X"):
+    """(..., N, heads d) to (..., heads, N, d).
+
+    Parameters
+    ----------
+    X : (..., N, heads d) array
+    heads : int
+    name : str
+        What the error calls it.
+
+    Returns
+    -------
+    (..., heads, N, d) array
+
+    Raises
+    ------
+    ValueError
+        If the number of columns is not divisible by `heads`.
+
+    Examples
+    --------
+    >>> split_heads([[1, 2, 3, 4]], 2)
+    array([[[1., 2.]],
+    <BLANKLINE>
+           [[3., 4.]]])
+    """
+    X = as_array(X, name, finite=False)
+    if not hasattr(heads, "__index__") or heads < 1 or X.ndim < 2 or X.shape[-1] % heads:
+        raise ValueError(f"{name} needs 2 axes or more and columns in {heads!r} equal blocks, "
+                         f"got shape {tuple(X.shape)}")
+    xp = namespace(X)
+    X = xp.reshape(X, (*X.shape[:-1], int(heads), X.shape[-1] // int(heads)))
+    return xp.moveaxis(X, -2, -3)                   # (..., N, h, d) -> (..., h, N, d)
+
+
+def merge_heads(X):
+    """(..., heads, N, d) to (..., N, heads d), the inverse of `split_heads`.
+
+    Parameters
+    ----------
+    X : (..., heads, N, d) array
+
+    Returns
+    -------
+    (..., N, heads d) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> merge_heads(np.array([[[1.0, 2.0]], [[3.0, 4.0]]]))
+    array([[1., 2., 3., 4.]])
+    """
+    xp = namespace(X)
+    X = xp.moveaxis(X, -3, -2)                      # (..., N, h, d)
+    return xp.reshape(X, (*X.shape[:-2], X.shape[-2] * X.shape[-1]))
+
+
+def causal(N, M=None):
+    r"""Causal filter, aligned at the end (Eq. S.24).
+
+    .. math:: j \le i + M - N
+
+    The last query sees every key. For N > M the first N - M queries see nothing.
+
+    Parameters
+    ----------
+    N, M : int
+        Queries and keys; M = N unless told.
+
+    Returns
+    -------
+    (N, M) boolean array
+        Of NumPy. A smoother moves it to where its queries are.
+
+    Raises
+    ------
+    ValueError
+        If a size is no integer ≥ 1.
+
+    Examples
+    --------
+    >>> causal(2, 3)
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    """
+    return _age(N, M) >= 0
+
+
+def memory(N, length):
+    r"""Causal filter over `length` remembered keys and N present ones (Eq. S.25).
+
+    .. math:: j \le i + L, \qquad M = N + L
+
+    Transformer-XL (Dai et al., ACL 2019). The same as ``causal(N, N + length)``.
+
+    Parameters
+    ----------
+    N : int
+    length : int
+        L ≥ 0; the remembered keys come first.
+
+    Returns
+    -------
+    (N, N + length) boolean array
+
+    Raises
+    ------
+    ValueError
+        As `causal`, and if `length` is negative.
+
+    Examples
+    --------
+    >>> memory(2, 1)
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    """
+    if not hasattr(length, "__index__") or length < 0:
+        raise ValueError(f"length must be an integer, 0 or more, got {length!r}")
+    return causal(N, N + int(length))
+
+
+def window(N, width, *, M=None):
+    r"""Causal filter of the last `width` keys (Eq. S.26).
+
+    .. math:: 0 \le i + M - N - j < \mathrm{width}
+
+    Parameters
+    ----------
+    N : int
+    width : int
+        ≥ 1; 1 sees only itself.
+    M : int, optional
+        Keys; N unless told.
+
+    Returns
+    -------
+    (N, M) boolean array
+
+    Raises
+    ------
+    ValueError
+        If a size is no integer ≥ 1.
+
+    Examples
+    --------
+    >>> window(3, 2)
+    array([[ True, False, False],
+           [ True,  True, False],
+           [False,  True,  True]])
+    """
+    age = _age(N, M)
+    return (age >= 0) & (age < _size(width, "width"))
+
+
+def strided(N, stride, *, M=None):
+    r"""Both parts of the strided Sparse Transformer (Child et al., 2019), united (Eq. S.27).
+
+    .. math:: 0 \le i - j < l \quad \text{or} \quad j \le i, \; (i - j) \bmod l = 0
+
+    One head for each part is the other reading: ``window(N, l)`` is the local part, and the column
+    part is ``strided(N, l) & ~window(N, l) | window(N, 1)``.
+
+    Parameters
+    ----------
+    N : int
+    stride : int
+        l ≥ 1.
+    M : int, optional
+        Keys; N unless told. Then i + M - N stands for i.
+
+    Returns
+    -------
+    (N, M) boolean array
+
+    Raises
+    ------
+    ValueError
+        If a size is no integer ≥ 1.
+
+    Examples
+    --------
+    >>> strided(5, 2)[4, :]                             # itself, one back, then every second
+    array([ True, False,  True,  True,  True])
+    """
+    age, stride = _age(N, M), _size(stride, "stride")
+    return (age >= 0) & ((age < stride) | (age % stride == 0))
+
+
+def _age(N, M):
+    """How far key j lies behind query i, i + M - N - j."""
+    N = _size(N, "N")
+    M = N if M is None else _size(M, "M")
+    xp = namespace()                                # no array is given: NumPy
+    return xp.arange(M - N, M)[:, None] - xp.arange(M)[None, :]
+
+
+def _size(value, name):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be an integer, 1 or more, got {value!r}")
+    return int(value)
+
+
+def _queries_and_keys(Q, K, mask):
+    """Finite Q and K with zeros where nothing is seen, and the mask beside them."""
+    Q, K = as_array(Q, "Q", finite=False), as_array(K, "K", finite=False)
+    namespace(Q, K)
+    mask = _as_mask(mask, Q)
+    for X, name in ((Q, "Q"), (K, "K")):
+        if X.ndim < 2:
+            raise ValueError(f"{name} must have 2 axes or more, got shape {tuple(X.shape)}")
+    _check_leading(Q=Q, K=K)
+    if mask is None:
+        return as_array(Q, "Q"), as_array(K, "K"), None
+    _check_axes(mask, "mask", Q.shape[-2], K.shape[-2])
+    return _taking_part(Q, "Q", mask, -1), _taking_part(K, "K", mask, -2), mask
+
+
+def _values(V, mask, M, **others):
+    """Finite V of M rows, with zeros where no query looks."""
+    V = as_array(V, "V", finite=False)
+    namespace(V, *others.values())
+    if V.ndim < 2 or V.shape[-2] != M:
+        raise ValueError(f"V must have shape (..., {M}, d_v), one row for each key, "
+                         f"got {tuple(V.shape)}")
+    _check_leading(V=V, **others)
+    return _taking_part(V, "V", mask, -2)
+
+
+def _taking_part(X, name, mask, axis):
+    """Finite X, with zeros in rows that take no part: query sees no key, no query sees key."""
+    if mask is not None:
+        xp = namespace(mask)
+        rows = xp.any(mask, axis=axis, keepdims=True)          # (..., N, 1) or (..., 1, M)
+        if not xp.all(rows):
+            X = _where(rows if axis == -1 else xp.moveaxis(rows, -1, -2), X, 0.0)
+    return as_array(X, name)
+
+
+def _where(mask, X, hidden):
+    """X where the mask is True, `hidden` elsewhere. NaN does not come through, nor a gradient."""
+    if mask is None:
+        return X
+    xp = namespace(mask, X)
+    if mask.ndim > X.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], X.shape[::-1])):
+        # The full shape, by a sum: autograd's where does not add up the gradients of copies.
+        X = X + xp.zeros(mask.shape, **like(X))
+    return xp.where(mask, X, hidden)
+
+
+def _as_mask(mask, X):
+    if mask is None:
+        return None
+    xp = namespace(X)
+    home = namespace(mask)
+    if isinstance(mask, (list, tuple)):
+        mask = home.asarray(mask)
+    if not home.isdtype(mask.dtype, "bool"):
+        raise TypeError("mask must be boolean, True where a query may attend to a key, "
+                        f"got {mask.dtype}")
+    if home is namespace():                         # a pattern made by NumPy goes to where X is
+        device = {key: value for key, value in like(X).items() if key == "device"}
+        mask = xp.asarray(mask, **device)
+    return mask[None, :] if mask.ndim == 1 else mask
+
+
+def _check_axes(B, name, N, M):
+    if B.ndim < 2 or B.shape[-2] not in (1, N) or B.shape[-1] not in (1, M):
+        raise ValueError(f"{name} must have shape (..., {N}, {M}) or 1 in place of a length, "
+                         f"got {tuple(B.shape)}")
+
+
+def _check_leading(**arrays):
+    lengths = zip_longest(*(tuple(X.shape[:-2])[::-1] for X in arrays.values()), fillvalue=1)
+    if any(len(set(axis) - {1}) > 1 for axis in lengths):
+        shapes = " and ".join(str(tuple(X.shape)) for X in arrays.values())
+        raise ValueError(f"leading axes of {' and '.join(arrays)} must be equal or 1, got {shapes}")

@@ -1,0 +1,749 @@
+"""The smoother against loops over its definition, SciPy, and filters made by leaving keys out."""
+import itertools
+import math
+import warnings
+
+import array_api_strict as strict
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from ksvd_ref import kernels
+from ksvd_ref.smoother import (attention, causal, linear_attention, memory, merge_heads, multi_head,
+                               split_heads, strided, weights, window)
+
+LIBRARIES = {
+    "numpy64": lambda x: np.asarray(x, np.float64),
+    "numpy32": lambda x: np.asarray(x, np.float32),
+    "device1-64": lambda x: strict.asarray(np.asarray(x, np.float64),
+                                           device=strict.Device("device1")),
+    "device1-32": lambda x: strict.asarray(np.asarray(x, np.float32),
+                                           device=strict.Device("device1")),
+    "no_float64": lambda x: strict.asarray(np.asarray(x, np.float32),
+                                           device=strict.Device("no_float64")),
+}
+
+
+@pytest.fixture(params=LIBRARIES)
+def xp_array(request):
+    return LIBRARIES[request.param]
+
+
+def host(x):
+    return np.asarray(getattr(x, "_array", x))
+
+
+def close(got, want, like, factor=100):
+    """Sums of at most 300 terms of order 1: 100 eps. The dtype and the device have not changed."""
+    assert got.dtype == like.dtype and getattr(got, "device", 0) == getattr(like, "device", 0)
+    eps = factor * float(np.finfo(host(like).dtype).eps)
+    np.testing.assert_allclose(host(got), want, rtol=eps, atol=eps)
+
+
+KAPPA = {       # the definitions, of two points
+    "exponential": lambda q, k, scale=None: math.exp(q @ k / (scale or math.sqrt(len(q)))),
+    "rbf": lambda q, k, gamma=1.0: math.exp(-gamma * sum((q - k) ** 2)),
+    "linear": lambda q, k: q @ k,
+    "polynomial": lambda q, k, degree=2, gamma=1.0, coef0=1.0: (gamma * (q @ k) + coef0) ** degree,
+}
+CASES = [("exponential", {}), ("exponential", {"scale": 0.7}), ("rbf", {}), ("rbf", {"gamma": 0.3}),
+         ("linear", {}), ("polynomial", {}), ("polynomial", {"coef0": 0.0}),
+         ("polynomial", {"degree": 3, "gamma": 0.5, "coef0": 2.0})]
+NAMED = pytest.mark.parametrize("kernel", ["exponential", "rbf", "linear", "polynomial"])
+
+
+def by_definition(kappa, Q, K, V, mask=None, log_factor=None):
+    """Sums of Python floats over the visible keys; zeros without any."""
+    lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2],
+                               *(B.shape[:-2] for B in (mask, log_factor) if B is not None))
+    N, M = Q.shape[-2], K.shape[-2]
+    full = lambda X: np.broadcast_to(X, (*lead, *X.shape[-2:]))
+    pair = lambda X, one: np.broadcast_to(one if X is None else X, (*lead, N, M))
+    Q, K, V, mask, log_factor = full(Q), full(K), full(V), pair(mask, True), pair(log_factor, 0.0)
+    O = np.zeros((*lead, N, V.shape[-1]))
+    for at in np.ndindex(*lead, N):
+        *batch, i = at
+        g = [kappa(Q[at], K[(*batch, j)]) * math.exp(log_factor[(*at, j)])
+             for j in range(M) if mask[(*at, j)]]
+        v = [V[(*batch, j)] for j in range(M) if mask[(*at, j)]]
+        if g:
+            O[at] = [math.fsum(w * x[c] for w, x in zip(g, v)) / math.fsum(g)
+                     for c in range(V.shape[-1])]
+    return O
+
+
+def positive(rng, *shape):
+    """In (0.2, 1.2): no kernel is negative, no weight is large, float32 loses nothing."""
+    return 0.2 + rng.random(shape)
+
+
+def some_masks(N, M):
+    rng = np.random.default_rng(N + 10 * M)
+    return {"none": None, "causal": causal(N, M), "padding": rng.random((2, 1, 1, M)) < 0.6,
+            "last key": np.arange(M) == M - 1, "window": window(N, 2, M=M),
+            "any": rng.random((2, 3, N, M)) < 0.5}
+
+
+# --- the definition ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("N, M", [(5, 5), (3, 6), (6, 3), (1, 4), (4, 1), (1, 1)])
+@pytest.mark.parametrize("kernel, parameters", CASES)
+def test_attention(xp_array, kernel, parameters, N, M):
+    rng = np.random.default_rng(N + 7 * M)
+    Q, K, V = positive(rng, 2, 3, N, 4), positive(rng, 2, 3, M, 4), rng.standard_normal((2, 3, M, 2))
+    log_factor = rng.standard_normal((3, N, M))
+    kappa = lambda q, k: KAPPA[kernel](q, k, **parameters)
+    for mask in some_masks(N, M).values():
+        for extra in (None, log_factor):
+            got = attention(xp_array(Q), xp_array(K), xp_array(V), kernel=kernel, mask=mask,
+                            log_factor=None if extra is None else xp_array(extra), **parameters)
+            full = mask if mask is None or mask.ndim > 1 else mask[None, :]
+            close(got, by_definition(kappa, Q, K, V, full, extra), xp_array(Q))
+
+
+@pytest.mark.parametrize("leads", [((), (), ()), ((2,), (), ()), ((), (2,), ()), ((), (), (2,)),
+                                   ((2, 1), (3,), (1, 1)), ((2, 3), (1, 3), (3,))])
+@NAMED
+def test_leading_axes_broadcast(kernel, leads):
+    rng = np.random.default_rng(0)
+    Q, K, V = (positive(rng, *lead, n, 3) for lead, n in zip(leads, (4, 5, 5)))
+    for mask in (None, causal(4, 5), rng.random((3, 4, 5)) < 0.6, rng.random((2, 1, 1, 5)) < 0.6):
+        try:
+            want = by_definition(KAPPA[kernel], Q, K, V, mask)
+        except ValueError:          # (2,) against the (3,) of a mask: no broadcast
+            with pytest.raises(ValueError, match="broadcast|leading"):
+                attention(Q, K, V, kernel=kernel, mask=mask)
+            continue
+        close(attention(Q, K, V, kernel=kernel, mask=mask), want, Q)
+
+
+def test_weights_are_a_stochastic_matrix():     # D2
+    rng = np.random.default_rng(1)
+    Q, K, V = rng.standard_normal((20, 4)), rng.standard_normal((20, 4)), rng.standard_normal(20)
+    for kernel in ("exponential", "rbf", "polynomial"):
+        A = weights(Q, K, kernel=kernel, mask=causal(20))
+        assert A.min() >= 0.0 and A[np.triu_indices(20, 1)].max() == 0.0
+        np.testing.assert_allclose(A.sum(axis=1), 1.0, rtol=1e-14)         # 20 roundings
+        O = attention(Q, K, V[:, None], kernel=kernel, mask=causal(20))[:, 0]
+        for i in range(20):
+            assert V[:i+1].min() - 1e-14 <= O[i] <= V[:i+1].max() + 1e-14
+    A = weights([[1.0], [0.0]], [[math.log(2)], [0.0]])                    # G = [[2, 1], [1, 1]]
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(A)), [1 / 6, 1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-2, 1.0, 1e2, 1e4])
+def test_softmax_attention_is_the_exponential_smoother(size):              # D1
+    rng = np.random.default_rng(2)
+    Q, K = size * rng.standard_normal((9, 5)), rng.standard_normal((7, 5))
+    want = softmax(Q @ K.T / math.sqrt(5), axis=1)
+    # a score of 1e4 carries a rounding of 1e-12, and so do the logarithms of the weights
+    np.testing.assert_allclose(weights(Q, K), want, rtol=1e-14 * max(size, 1) * 30, atol=1e-300)
+    np.testing.assert_allclose(weights(Q, K), kernels.softmax(Q, K), rtol=1e-15 * max(size, 1) * 30,
+                               atol=1e-300)
+
+
+@NAMED
+def test_a_function_as_kernel(kernel):
+    rng = np.random.default_rng(3)
+    Q, K, V = positive(rng, 4, 3), positive(rng, 5, 3), rng.standard_normal((5, 2))
+    for mask in (None, causal(4, 5)):
+        want = attention(Q, K, V, kernel=kernel, mask=mask)
+        for function in (getattr(kernels, kernel), lambda Q, K: kernels.gram(KAPPA[kernel], Q, K)):
+            close(attention(Q, K, V, kernel=function, mask=mask), want, Q)
+    want = attention(Q, K, V, kernel="rbf", gamma=0.3)
+    close(attention(Q, K, V, kernel=kernels.rbf, gamma=0.3), want, Q)
+
+
+def test_kernel_reaches_past_the_names():
+    uniform = lambda Q, K: np.ones((Q.shape[-2], K.shape[-2]))
+    # D29: the causal filter alone gives absolute position
+    flag = np.eye(4)[:, :1]
+    np.testing.assert_allclose(attention(flag, flag, flag, kernel=uniform, mask=causal(4))[:, 0],
+                               [1, 1 / 2, 1 / 3, 1 / 4], rtol=1e-15)
+    # D28: (a + b + c) / 3 after one layer, (11 a + 5 b + 2 c) / 18 after two
+    A = weights(flag, flag, kernel=uniform, mask=causal(4))[:3, :3]
+    np.testing.assert_allclose((A @ A)[2, :], [11 / 18, 5 / 18, 2 / 18], rtol=1e-15)
+
+
+# --- filters ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("N, M", [(1, 1), (4, 4), (3, 7), (7, 3), (1, 5)])
+def test_filters(N, M):
+    o = M - N
+    grid = lambda visible: np.array([[visible(i, j) for j in range(M)] for i in range(N)])
+    np.testing.assert_array_equal(causal(N, M), grid(lambda i, j: j <= i + o))
+    for width in (1, 2, 9):
+        np.testing.assert_array_equal(window(N, width, M=M),
+                                      grid(lambda i, j: 0 <= i + o - j < width))
+        local = grid(lambda i, j: 0 <= i + o - j < width)
+        column = grid(lambda i, j: j <= i + o and (i + o - j) % width == 0)
+        np.testing.assert_array_equal(strided(N, width, M=M), local | column)
+        np.testing.assert_array_equal(              # the docstring's formula for one head
+            strided(N, width, M=M) & ~window(N, width, M=M) | window(N, 1, M=M), column)
+    if o >= 0:
+        np.testing.assert_array_equal(memory(N, o), causal(N, M))
+
+
+def test_filters_default_to_square():
+    for mask in (causal(5), window(5, 2), strided(5, 2), memory(5, 0)):
+        assert mask.shape == (5, 5) and mask.dtype == bool and not mask[0, 1:].any()
+    assert strided(12, 4).sum() == 54 and causal(12).sum() == 78
+
+
+@pytest.mark.parametrize("N, l", [(12, 4), (30, 5), (17, 3)])
+def test_two_strided_layers_reach_everything(N, l):
+    local = window(N, l)
+    column = strided(N, l) & ~local | window(N, 1)
+    reached = column.astype(int) @ local.astype(int) > 0
+    np.testing.assert_array_equal(reached, causal(N))
+
+
+@pytest.mark.parametrize("call", [lambda: causal(0), lambda: causal(2.0), lambda: causal(3, 0),
+                                  lambda: causal(True), lambda: window(3, 0), lambda: strided(3, -1),
+                                  lambda: memory(3, -1), lambda: memory(3, 0.5)])
+def test_filters_refuse(call):
+    with pytest.raises(ValueError, match="must be an integer"):
+        call()
+
+
+@pytest.mark.parametrize("kernel", ["exponential", "rbf", "polynomial", "features"])
+def test_every_filter_is_leaving_keys_out(kernel):
+    """All 512 masks of three queries and three keys, in one call, against smoothers of fewer keys."""
+    rng = np.random.default_rng(4)
+    Q, K, V = rng.standard_normal((3, 2)), rng.standard_normal((3, 2)), rng.standard_normal((3, 2))
+    smooth = (linear_attention if kernel == "features"
+              else lambda *arrays, **mask: attention(*arrays, kernel=kernel, **mask))
+    masks = np.array(list(itertools.product([False, True], repeat=9))).reshape(512, 3, 3)
+    want = np.zeros((512, 3, 2))
+    for n, i in itertools.product(range(512), range(3)):
+        if masks[n, i].any():
+            want[n, i] = smooth(Q[i:i+1], K[masks[n, i]], V[masks[n, i]])[0]
+    close(smooth(Q, K, V, mask=masks), want, Q)
+
+
+def test_mask_multiplies_the_kernel_not_the_logits():                      # D1
+    Q, K = [[1.0]], [[1.0], [2.0], [3.0]]
+    A = weights(Q, K, mask=[True, True, False])[0]
+    np.testing.assert_allclose(A, [0.269, 0.731, 0.0], atol=5e-4)          # three digits on paper
+    assert A[2] == 0.0
+    np.testing.assert_allclose(softmax([1.0, 2.0, 0.0]), [0.245, 0.665, 0.090], atol=5e-4)
+
+
+# --- three problems that users of other libraries reported, each with its kind ------------------
+
+SMOOTHERS = {kernel: lambda Q, K, V, kernel=kernel, **mask: attention(Q, K, V, kernel=kernel, **mask)
+             for kernel in ("exponential", "rbf", "linear", "polynomial")}
+SMOOTHERS["function"] = lambda Q, K, V, **mask: attention(Q, K, V, kernel=(
+    lambda Q, K: 1.0 + (Q @ K.T if Q.ndim == 2 else Q @ np.moveaxis(K, -1, -2)) ** 2), **mask)
+SMOOTHERS["features"] = linear_attention
+EACH = pytest.mark.parametrize("smooth", SMOOTHERS.values(), ids=SMOOTHERS)
+
+
+def test_fully_masked_row_as_reported(xp_array):
+    Q, K, V = ([[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 2], [3, 4]])
+    mask = np.array([[True, True], [False, False], [True, False]])
+    arrays = [xp_array(X) for X in (Q, K, V)]
+    want = [[1.6604769014, 2.6604769014], [0, 0], [1, 2]]
+    np.testing.assert_allclose(host(attention(*arrays, mask=mask)), want, rtol=1e-6)
+    O = host(linear_attention(*arrays, mask=mask))
+    np.testing.assert_allclose(O[2], [1, 2], rtol=1e-6)
+    assert (O[1] == 0.0).all() and np.isfinite(O).all()
+
+
+@EACH
+def test_a_row_that_sees_nothing_is_zero(smooth):
+    rng = np.random.default_rng(5)
+    Q, K, V = positive(rng, 2, 3, 4, 3), positive(rng, 2, 3, 5, 3), rng.standard_normal((2, 3, 5, 2))
+    O = smooth(Q, K, V)
+    for blind in itertools.product([False, True], repeat=4):               # every set of rows
+        blind = np.array(blind)
+        mask = np.broadcast_to(~blind[:, None], (4, 5))
+        got = smooth(Q, K, V, mask=mask)
+        assert (got[:, :, blind] == 0.0).all()
+        close(got[:, :, ~blind], O[:, :, ~blind], Q)
+    assert (smooth(Q, K, V, mask=np.zeros((4, 5), bool)) == 0.0).all()
+    assert (smooth(Q, K, V, mask=np.zeros(5, bool)) == 0.0).all()          # all keys are padding
+    Q[:, :, 1, :] = np.nan                                                 # a padded query
+    mask = np.ones((4, 5), bool)
+    mask[1] = False
+    close(smooth(Q, K, V, mask=mask)[:, :, [0, 2, 3]], O[:, :, [0, 2, 3]], Q)
+
+
+@EACH
+@pytest.mark.parametrize("filler", [0.0, 7.0, -1e4, 1e30, np.inf, -np.inf, np.nan])
+def test_hidden_keys_count_nowhere(smooth, filler):
+    """Values, weights and derivatives are those without the keys, whatever padding holds."""
+    rng = np.random.default_rng(6)
+    Q, K, V = positive(rng, 2, 2, 4, 3), positive(rng, 2, 2, 6, 3), rng.standard_normal((2, 2, 6, 2))
+    K[..., 4:, :], V[..., 4:, :] = filler, filler
+    padding = np.arange(6) < 4
+    for mask, short in [(padding, None), (padding & causal(4, 6), causal(4, 4)[:, :4] | True),
+                        (np.broadcast_to(padding, (2, 1, 1, 6)), None)]:
+        short = None if mask.ndim != 2 else mask[:, :4]
+        close(smooth(Q, K, V, mask=mask), smooth(Q, K[..., :4, :], V[..., :4, :], mask=short), Q)
+        if smooth is SMOOTHERS["function"]:
+            continue
+        loss = lambda Q, K, V: anp.sum(anp.sin(smooth(Q, K, V, mask=mask)))
+        less = lambda Q, K, V: anp.sum(anp.sin(smooth(Q, K, V, mask=short)))
+        for n in range(3):
+            g = grad(loss, n)(Q, K, V)
+            g_less = grad(less, n)(Q, K[..., :4, :], V[..., :4, :])
+            if n == 0:
+                close(g, g_less, Q)
+            else:
+                close(g[..., :4, :], g_less, Q)
+                assert (g[..., 4:, :] == 0.0).all()
+
+
+def test_linear_padding_in_denominator_as_reported(xp_array):
+    Q, K, V = [[0.0]], [[0.0], [0.0], [5.0]], [[2.0], [4.0], [100.0]]
+    O = linear_attention(*map(xp_array, (Q, K, V)), mask=[True, True, False])
+    assert float(O[0, 0]) == 3.0
+
+
+@EACH
+def test_garbage_above_the_diagonal(smooth):
+    """Each query of a causal smoother equals the last query of a shorter sequence; the keys after
+    it may hold what they like as long as no earlier query is asked about them."""
+    rng = np.random.default_rng(7)
+    Q, K, V = positive(rng, 5, 3), positive(rng, 5, 3), rng.standard_normal((5, 2))
+    O = smooth(Q, K, V, mask=causal(5))
+    for i in range(5):
+        close(O[i:i+1], smooth(Q[i:i+1], K[:i+1], V[:i+1]), Q)
+    K[3:], V[3:] = np.nan, np.nan
+    close(smooth(Q[:3], K, V, mask=causal(5)[:3]), O[:3], Q)
+
+
+def test_softmax_large_scores_as_reported(xp_array):
+    O = attention(xp_array([[90.0]]), xp_array([[10.0], [10.02]]), xp_array([[0.0], [1.0]]))
+    # the two scores, about 900, are rounded by the input and the product
+    rtol = 1e-9 if O.dtype == xp_array([0]).dtype and "64" in str(O.dtype) else 2e-4
+    np.testing.assert_allclose(float(O[0, 0]), 1 / (1 + math.exp(-1.8)), rtol=rtol)
+
+
+@pytest.mark.parametrize("score", [1e3, 1e4, -1e3, -1e4])
+def test_large_scores(xp_array, score):
+    """Scores of 1e4 that differ by 1, 2 (exact in float32): from content, from position, from rbf."""
+    want = np.array([[0.0, 1.0, 2.0]])
+    want = np.exp(want) / np.exp(want).sum()
+    shift = np.array([[score], [score + 1], [score + 2]])
+    got = weights(xp_array([[1.0]]), xp_array(shift))
+    close(got, want, xp_array([0]))
+    zero = xp_array(np.zeros((3, 1)))
+    close(weights(zero[:1, :], zero, log_factor=xp_array(shift.T)), want, xp_array([0]))
+    for kernel in ("linear", "polynomial"):
+        got = weights(zero[:1, :] + 1.0, zero + 1.0, kernel=kernel, log_factor=xp_array(shift.T))
+        close(got, want, xp_array([0]))
+    # rbf: squared distances of s^2 + (0, 1, 2), with the common part on its own axis
+    keys = np.array([[abs(score) ** 0.5 // 1, 2.0 ** 0.5], [abs(score) ** 0.5 // 1, 1.0],
+                     [abs(score) ** 0.5 // 1, 0.0]])
+    got = weights(xp_array([[0.0, 0.0]]), xp_array(keys), kernel="rbf")
+    # sqrt(2)^2 = 2 only to rounding, beside a square of up to 1e4
+    close(got, want, xp_array([0]), factor=3e4)
+
+
+def test_maximum_is_over_visible_keys_only():
+    A = weights([[1.0]], [[0.0], [0.0], [800.0]], mask=[True, True, False])
+    np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
+    for kernel in ("linear", "polynomial"):
+        A = weights([[1.0]], [[1.0], [1.0], [1.0]], kernel=kernel, mask=[True, True, False],
+                    log_factor=[[0.0, 0.0, 800.0]])
+        np.testing.assert_array_equal(A, [[0.5, 0.5, 0.0]])
+
+
+@pytest.mark.parametrize("shift", [-1e4, -104.0, 0.0, 1e4])
+def test_features_that_are_tiny_or_large(xp_array, shift):
+    """phi(x + c) = e^c phi(x) for negative x: one factor for a query or for all keys cancels."""
+    rng = np.random.default_rng(8)
+    q, K, V = -rng.random((2, 3)), -rng.random((5, 3)), rng.standard_normal((5, 2))
+    if shift <= 0:
+        want = linear_attention(q, K, V)
+        got = linear_attention(*map(xp_array, (q + shift, K + shift, V)))
+        # x + shift keeps an absolute rounding of eps |shift| in float32 and float64 alike
+        close(got, want, xp_array([0]), factor=20 + 4 * abs(shift))
+    else:
+        phi = lambda x: 1.0 + x + shift
+        G = phi(q) @ phi(K).T
+        close(linear_attention(*map(xp_array, (q + shift, K + shift, V))),
+              G @ V / G.sum(axis=1, keepdims=True), xp_array([0]))
+
+
+def test_rbf_far_from_the_origin(xp_array):
+    """Clusters 1000 from 0: |q|^2 + |k|^2 - 2<q, k> gives 0 for all distances in float32."""
+    Q, K = [[1000.0, 0.0]], [[1000.25, 0.0], [1000.0, 0.5], [1000.0, 0.0]]
+    want = np.exp([[-1 / 16, -1 / 4, 0.0]])
+    close(weights(xp_array(Q), xp_array(K), kernel="rbf"), want / want.sum(), xp_array([0]))
+
+
+# --- linear and polynomial: what is no smoother --------------------------------------------------
+
+def test_linear_kernel_is_not_a_smoother():                                # D8
+    with pytest.raises(ValueError, match="linear kernel vanishes in 1 of 1 rows"):
+        attention([[1.0]], [[1.0], [-1.0]], [[1.0], [2.0]], kernel="linear")
+    with pytest.warns(UserWarning, match="1 negative weights of 2, the least -999"):
+        A = weights([[1.0]], [[1.0], [-0.999]], kernel="linear")
+    np.testing.assert_allclose(A, [[1000, -999]], rtol=1e-12)              # 1 - 0.999: 1e-16 / 1e-3
+    with pytest.warns(UserWarning, match="no average"):                    # Z < 0, A > 0 and < 0
+        weights([[1.0]], [[1.0], [-3.0]], kernel="linear")
+    with pytest.warns(UserWarning, match="this kernel gave 2 negative"):
+        weights([[1.0]], [[1.0], [2.0], [-1.0], [-1.0]], kernel=lambda Q, K: Q @ K.T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # all kernel values negative: the weights are positive again
+        np.testing.assert_allclose(weights([[-1.0]], [[1.0], [3.0]], kernel="linear"),
+                                   [[0.25, 0.75]], rtol=1e-15)
+        # a hidden key cannot offend
+        weights([[1.0]], [[1.0], [-1.0]], kernel="linear", mask=[True, False])
+
+
+def test_normaliser_vanishes_up_to_rounding():
+    # 0.1 + 0.2 - 0.3 is 5.6e-17, not 0: weights of 1e15 would pass for numbers
+    with pytest.raises(ValueError, match="vanishes in 1 of 2 rows"):
+        weights([[1.0], [0.0 + 1.0]], [[0.1], [0.2], [-0.3]], kernel="linear",
+                mask=[[True, True, True], [True, False, False]])
+
+
+def test_linear_kernel_by_chance():
+    """Ten Gaussian keys in four dimensions: half of the normalisers are negative (D8)."""
+    rng = np.random.default_rng(9)
+    Q, K = rng.standard_normal((2000, 1, 4)), rng.standard_normal((2000, 10, 4))
+    with pytest.warns(UserWarning, match="negative"):
+        A = weights(Q, K, kernel="linear")
+    G = Q @ np.moveaxis(K, 1, 2)
+    assert 0.45 < (G.sum(axis=2) < 0).mean() < 0.55                        # 0.5 +- 4.5 s.d.
+    assert (A.min(axis=2) < 0).mean() > 0.99
+    assert 0.03 < (abs(A).max(axis=2) > 10).mean() < 0.06                  # 0.044 +- 3 s.d.
+
+
+def test_polynomial_kernel_is_blind_to_signs():                            # D9
+    np.testing.assert_array_equal(
+        weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0), [[0.5, 0.5]])
+    with pytest.raises(ValueError, match="polynomial kernel vanishes"):
+        weights([[1.0, 0.0]], [[0.0, 1.0], [0.0, -1.0]], kernel="polynomial", coef0=0.0)
+    np.testing.assert_array_equal(
+        weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial"), [[1.0, 0.0]])       # 4 and 0
+    with pytest.warns(UserWarning, match="polynomial"):
+        weights([[1.0]], [[3.0], [-1.0]], kernel="polynomial", degree=3, coef0=0.0)
+
+
+def test_guard():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        A = weights([[1.0]], [[1.0], [-1.0]], kernel="linear", guard=1e-3)          # +- 1 / 0.001
+        np.testing.assert_allclose(A, [[1e3, -1e3]], rtol=1e-12)
+        A = weights([[1.0]], [[1.0], [-3.0]], kernel="linear", guard=0.5)           # Z = -2 - 0.5
+        np.testing.assert_allclose(A, [[-0.4, 1.2]], rtol=1e-15)
+        A = weights([[1.0, 0.0]], [[0.0, 1.0]], kernel="polynomial", coef0=0.0, guard=1e-6)
+        np.testing.assert_array_equal(A, [[0.0]])
+        A = weights([[1.0]], [[1.0], [2.0]], kernel="linear", guard=1.0, mask=[False, False])
+        np.testing.assert_array_equal(A, [[0.0, 0.0]])
+    # a constant in the denominator is not scale-free: 1/3, 1/3 instead of halves
+    np.testing.assert_allclose(weights([[1e-3]], [[1.0], [1.0]], kernel="polynomial", coef0=0.0,
+                                       guard=1e-6), [[1 / 3, 1 / 3]], rtol=1e-14)
+
+
+# --- identities of the exponential and the Gaussian kernel ---------------------------------------
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("d", [1, 4, 17])
+def test_exponential_is_rbf_with_key_weights(d, seed):                     # D3, D4, D5, D6
+    rng = np.random.default_rng(seed)
+    Q, K = rng.standard_normal((6, d)), rng.standard_normal((5, d))
+    key = lambda factor: factor * (K ** 2).sum(axis=1)[None, :]
+    exponential = weights(Q, K, scale=1.0)
+    close(weights(Q, K, kernel="rbf", gamma=0.5, log_factor=key(0.5)), exponential, Q)
+    assert abs(weights(Q, K, kernel="rbf", gamma=0.5) - exponential).max() > 1e-2
+    # one norm for all keys: then they agree, for queries of any norm
+    K = K / np.sqrt((K ** 2).sum(axis=1, keepdims=True))
+    close(weights(Q, K, kernel="rbf", gamma=0.5), weights(Q, K, scale=1.0), Q)
+    # without the 1/2 the scores are doubled
+    gamma = d ** -0.5
+    close(weights(Q, K, kernel="rbf", gamma=gamma), weights(2 * Q, K), Q)
+
+
+def test_exponential_and_rbf_by_hand():
+    K = [[0.0], [math.sqrt(2 * math.log(2))]]
+    np.testing.assert_allclose(weights([[0.0]], K), [[1 / 2, 1 / 2]], rtol=1e-15)
+    np.testing.assert_allclose(weights([[0.0]], K, kernel="rbf", gamma=0.5), [[2 / 3, 1 / 3]],
+                               rtol=1e-14)
+    q, K = [[0.5 * math.log(2)]], [[1.0], [-1.0]]
+    np.testing.assert_allclose(weights(q, K), [[2 / 3, 1 / 3]], rtol=1e-14)
+    np.testing.assert_allclose(weights(q, K, kernel="rbf", gamma=0.5), [[2 / 3, 1 / 3]], rtol=1e-14)
+    np.testing.assert_allclose(weights(q, K, kernel="rbf"), [[4 / 5, 1 / 5]], rtol=1e-14)
+
+
+@NAMED
+def test_query_factors_cancel_key_factors_do_not(kernel):                  # D7
+    rng = np.random.default_rng(10)
+    Q, K = positive(rng, 6, 3), positive(rng, 5, 3)
+    A = weights(Q, K, kernel=kernel)
+    query, key = rng.standard_normal((6, 1)), rng.standard_normal((1, 5))
+    close(weights(Q, K, kernel=kernel, log_factor=query), A, Q)
+    assert abs(weights(Q, K, kernel=kernel, log_factor=key) - A).max() > 0.05
+
+
+# --- order ------------------------------------------------------------------------------------
+
+@settings(max_examples=40, deadline=None)
+@given(st.permutations(range(6)), st.integers(0, 2 ** 36 - 1),
+       st.sampled_from(["exponential", "rbf", "polynomial", "features"]))
+def test_permutations(order, bits, kernel):                                # D26, S.29
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((6, 3))
+    W = rng.standard_normal((3, 3, 3))
+    def layer(X, mask=None):
+        arrays = X @ W[0], X @ W[1], X @ W[2]
+        if kernel == "features":
+            return linear_attention(*arrays, mask=mask)
+        return attention(*arrays, kernel=kernel, mask=mask)
+    order = list(order)
+    mask = np.array([bits >> n & 1 for n in range(36)], bool).reshape(6, 6)
+    close(layer(layer(X[order])), layer(layer(X))[order], X, factor=1e4)   # two layers of conditioning
+    close(layer(X[order], mask[np.ix_(order, order)]), layer(X, mask)[order], X, factor=1e4)
+
+
+def test_causal_filter_is_not_equivariant():                               # D27, D28
+    rng = np.random.default_rng(12)
+    X, order = rng.standard_normal((7, 4)), [3, 1, 4, 0, 5, 2, 6]          # the last one stays
+    layer = lambda X: attention(X, X, X, mask=causal(7))
+    assert abs(layer(X[order]) - layer(X)[order]).max() > 0.1
+    # one layer is blind to the order of the prefix, two are not
+    close(layer(X[order])[-1], layer(X)[-1], X)
+    assert abs(layer(layer(X[order]))[-1] - layer(layer(X))[-1]).max() > 0.01
+
+
+def test_four_masks_are_equivariant():                                     # D27
+    X = np.random.default_rng(13).standard_normal((3, 2))
+    masks = np.array(list(itertools.product([False, True], repeat=9))).reshape(512, 3, 3)
+    O = attention(X, X, X, mask=masks)
+    fair = np.ones(512, bool)
+    for order in itertools.permutations(range(3)):
+        order = list(order)
+        gap = abs(attention(X[order], X[order], X[order], mask=masks) - O[:, order])
+        fair &= gap.max(axis=(1, 2)) < 1e-12
+    eye = np.eye(3, dtype=bool)
+    want = {m.tobytes() for m in (eye, ~eye, eye | ~eye, eye & ~eye)}
+    assert {m.tobytes() for m in masks[fair]} == want
+
+
+# --- linear attention ---------------------------------------------------------------------------
+
+def phi(X):
+    return np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))
+
+
+@pytest.mark.parametrize("N, M", [(6, 6), (3, 8), (8, 3), (1, 5), (5, 1)])
+def test_linear_attention(xp_array, N, M):                                 # D32
+    rng = np.random.default_rng(N + M)
+    Q, K, V = (rng.standard_normal((2, 3, n, 4)) for n in (N, M, M))
+    masks = some_masks(N, M)
+    masks["causal and padding"] = masks["causal"] & masks["padding"]
+    for mask in masks.values():
+        full = mask if mask is None or mask.ndim > 1 else mask[None, :]
+        want = by_definition(lambda q, k: q @ k, phi(Q), phi(K), V, full)
+        close(linear_attention(*map(xp_array, (Q, K, V)), mask=mask), want, xp_array(Q))
+        quadratic = attention(phi(Q), phi(K), V, kernel="linear", mask=mask)
+        np.testing.assert_allclose(quadratic, want, rtol=1e-12, atol=1e-13)
+
+
+def test_linear_attention_is_linear():
+    """A matrix of 200000 x 200000 weights would need 320 GB."""
+    X = np.random.default_rng(14).standard_normal((200_000, 2))
+    O = linear_attention(X, X, X)
+    S, z = phi(X).T @ X, phi(X).sum(axis=0)
+    np.testing.assert_allclose(O[:5], phi(X[:5]) @ S / (phi(X[:5]) @ z)[:, None], rtol=1e-10)
+
+
+def test_constant_features_are_a_running_mean():
+    V = np.arange(1.0, 7.0)[:, None]
+    O = linear_attention(np.zeros((6, 1)), np.zeros((6, 1)), V, mask=causal(6))
+    np.testing.assert_allclose(O[:, 0], [1, 1.5, 2, 2.5, 3, 3.5], rtol=1e-15)
+
+
+def test_linear_attention_refuses_what_underflows():
+    # the key's one large feature meets the query's vanishing one: e^-1000 and nothing beside it
+    with pytest.raises(ValueError, match="scale Q and K down"):
+        linear_attention([[0.0, -1000.0]], [[-1000.0, 0.0]], [[1.0]])
+
+
+def test_homogeneous_polynomial_has_finite_features():                     # D33
+    rng = np.random.default_rng(15)
+    Q, K, V = (rng.standard_normal((6, 3)) for _ in range(3))
+    vec = lambda X: (X[:, :, None] * X[:, None, :]).reshape(6, 9)
+    got = attention(vec(Q), vec(K), V, kernel="linear")
+    close(got, attention(Q, K, V, kernel="polynomial", coef0=0.0), Q)
+
+
+# --- heads --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("smoother, parameters", [
+    (attention, {}), (attention, {"kernel": "rbf", "gamma": 0.2}), (linear_attention, {}),
+    (lambda Q, K, V, mask=None: V[..., :4, :] + Q, {})])
+def test_multi_head(xp_array, smoother, parameters):
+    rng = np.random.default_rng(16)
+    Q, K, V = (rng.standard_normal((2, n, 6)) for n in (4, 5, 5))
+    for mask in (None, causal(4, 5), rng.random((2, 1, 1, 5)) < 0.7):
+        got = multi_head(*map(xp_array, (Q, K, V)), heads=3, smoother=smoother, mask=mask,
+                         **parameters)
+        for b, h in itertools.product(range(2), range(3)):
+            cut = slice(2 * h, 2 * h + 2)
+            one = mask if mask is None or mask.ndim == 2 else mask[b, 0]
+            want = smoother(Q[b, :, cut], K[b, :, cut], V[b, :, cut], mask=one, **parameters)
+            close(got[b, :, cut], want, xp_array(Q))
+    heads = rng.random((3, 4, 5)) < 0.7                                    # a filter for each head
+    got = multi_head(Q, K, V, heads=3, mask=heads)
+    for h in range(3):
+        cut = slice(2 * h, 2 * h + 2)
+        close(got[..., cut], attention(Q[..., cut], K[..., cut], V[..., cut], mask=heads[h]), Q)
+
+
+def test_heads_split_and_merge():
+    X = np.arange(48.0).reshape(2, 4, 6)
+    assert split_heads(X, 3).shape == (2, 3, 4, 2)
+    np.testing.assert_array_equal(split_heads(X, 3)[1, 2], X[1, :, 4:])
+    np.testing.assert_array_equal(merge_heads(split_heads(X, 3)), X)
+    for heads in (4, 0, -1, 1.5, None):
+        with pytest.raises(ValueError, match="Q needs .* columns in"):
+            multi_head(X, X, X, heads=heads)
+
+
+# --- derivatives --------------------------------------------------------------------------------
+
+def check_gradient(function, *arrays):
+    """Central differences along three directions for each argument, and the shape of each gradient.
+
+    The error of a difference is eps^(2/3) of order one: 1e-6 leaves room.
+    """
+    rng = np.random.default_rng(17)
+    loss = lambda *arrays: anp.sum(anp.sin(function(*arrays)))
+    for n, X in enumerate(arrays):
+        g = grad(loss, n)(*arrays)
+        assert g.shape == X.shape and g.dtype == X.dtype
+        for _ in range(3):
+            D = rng.standard_normal(X.shape)
+            moved = [loss(*arrays[:n], X + h * D, *arrays[n+1:]) for h in (1e-5, -1e-5)]
+            np.testing.assert_allclose((g * D).sum(), (moved[0] - moved[1]) / 2e-5, rtol=1e-6,
+                                       atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel, parameters", CASES)
+def test_gradients(kernel, parameters):
+    rng = np.random.default_rng(18)
+    for leads in [((), (), (), ()), ((2,), (), (3, 1), (2,)), ((), (2,), (2,), ())]:
+        Q, K, V, log_factor = (positive(rng, *lead, *shape) for lead, shape in
+                               zip(leads, ((3, 4), (5, 4), (5, 2), (3, 5))))
+        blind = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 1, 0]], bool)
+        for mask in (None, causal(3, 5), blind):
+            check_gradient(lambda Q, K, V, L: attention(
+                Q, K, V, kernel=kernel, mask=mask, log_factor=L, **parameters), Q, K, V, log_factor)
+        # nothing flows into what is hidden: the second query, the last key, their log factors
+        loss = lambda *arrays: anp.sum(attention(*arrays[:3], kernel=kernel, mask=blind,
+                                                 log_factor=arrays[3], **parameters) ** 2)
+        gQ, gK, gV, gL = (grad(loss, n)(Q, K, V, log_factor) for n in range(4))
+        assert (gQ[..., 1, :] == 0).all() and (gK[..., 4, :] == 0).all()
+        assert (gV[..., 4, :] == 0).all() and (gL[..., ~blind] == 0).all()
+        assert abs(gQ).max() > 0 and abs(gK).max() > 0
+
+
+@pytest.mark.parametrize("mask", some_masks(4, 5).values(), ids=some_masks(4, 5))
+def test_gradients_of_linear_attention(mask):
+    rng = np.random.default_rng(19)
+    for lead in ((2, 3), (3,), ()):
+        Q, K, V = (rng.standard_normal((*shape, 3)) for shape in ((*lead, 4), (5,), (2, 3, 5)))
+        check_gradient(lambda *arrays: linear_attention(*arrays, mask=mask), Q, K, V)
+    # elu + 1 has slope 1 on both sides of 0, where minimum(x, 0) would report 1/2
+    g = grad(lambda Q: linear_attention(Q, np.eye(2), np.eye(2))[0, 0])(np.zeros((1, 2)))
+    step = np.array([[1e-6, 0.0]])
+    f = lambda Q: linear_attention(Q, np.eye(2), np.eye(2))[0, 0]
+    np.testing.assert_allclose(g[0, 0], (f(step) - f(-step)) / 2e-6, rtol=1e-6)
+
+
+def test_gradients_of_heads_functions_and_seconds():
+    rng = np.random.default_rng(20)
+    Q, K, V = (rng.standard_normal((2, n, 4)) for n in (3, 5, 5))
+    check_gradient(lambda *arrays: multi_head(*arrays, heads=2, mask=causal(3, 5)), Q, K, V)
+    kernel = lambda Q, K: anp.exp(-anp.abs(Q @ anp.moveaxis(K, -1, -2)))
+    check_gradient(lambda *arrays: attention(*arrays, kernel=kernel), Q, K, V)
+    for kernel in ("exponential", "rbf"):           # derivatives of derivatives
+        first = lambda Q: grad(lambda K: anp.sum(attention(Q, K, V, kernel=kernel) ** 2))(K)
+        check_gradient(first, Q)
+
+
+def test_float32_gradients_stay_float32():
+    rng = np.random.default_rng(21)
+    Q, K, V = (rng.standard_normal((3, 2)).astype(np.float32) for _ in range(3))
+    for kernel in ("exponential", "rbf"):
+        # with a mask autograd's own rule for where makes them float64
+        loss = lambda *arrays: anp.sum(attention(*arrays, kernel=kernel) ** 2)
+        for n in range(3):
+            assert grad(loss, n)(Q, K, V).dtype == np.float32
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
+
+
+@pytest.mark.parametrize("change, error, message", [
+    ({"Q": np.ones(3)}, ValueError, "Q must have 2 axes"),
+    ({"K": np.ones((4, 2))}, ValueError, r"columns, got shapes \(2, 3\) and \(4, 2\)"),
+    ({"K": np.ones((4, 2)), "kernel": "rbf"}, ValueError, "number of columns"),
+    ({"V": np.ones((3, 1))}, ValueError, r"V must have shape \(..., 4, d_v\)"),
+    ({"V": np.ones(4)}, ValueError, "V must have shape"),
+    ({"Q": np.ones((2, 2, 3)), "K": np.ones((3, 4, 3))}, ValueError, "leading axes of Q and K"),
+    ({"Q": np.ones((2, 2, 3)), "V": np.ones((3, 4, 1))}, ValueError, "leading axes of V and"),
+    ({"Q": [["a"]]}, TypeError, "Q must hold real numbers"),
+    ({"Q": Q0 + 1j}, TypeError, "Q must hold real numbers"),
+    ({"Q": Q0 * np.nan}, ValueError, "Q must be finite"),
+    ({"K": K0 * np.inf}, ValueError, "K must be finite"),
+    ({"V": V0 * np.nan}, ValueError, "V must be finite"),
+    ({"V": V0 * np.nan, "mask": causal(2, 4)}, ValueError, "V must be finite"),
+    ({"K": np.zeros((0, 3)), "V": np.zeros((0, 1))}, ValueError, "K must not be empty"),
+    ({"mask": np.ones((2, 4))}, TypeError, "mask must be boolean"),
+    ({"mask": [1, 1, 0, 1]}, TypeError, "mask must be boolean"),
+    ({"mask": np.ones((4, 2), bool)}, ValueError, r"mask must have shape \(..., 2, 4\)"),
+    ({"mask": np.ones(3, bool)}, ValueError, "mask must have shape"),
+    ({"log_factor": np.ones((2, 3))}, ValueError, "log_factor must have shape"),
+    ({"log_factor": np.full((2, 4), -np.inf)}, ValueError, "log_factor must be finite"),
+    ({"kernel": "gauss"}, ValueError, "'polynomial', got 'gauss'"),
+    ({"kernel": None}, ValueError, "got None"),
+    ({"kernel": lambda Q, K: 1.0}, ValueError, "must be an array of shape"),
+    ({"kernel": lambda Q, K: K @ Q.T}, ValueError, "must be an array of shape"),
+    ({"kernel": lambda Q, K: Q @ K.T * np.nan}, ValueError, "NaN or infinite at a visible key"),
+    ({"kernel": "rbf", "gamma": 0.0}, ValueError, "gamma must be a finite number above"),
+    ({"scale": -1.0}, ValueError, "scale must be a finite number above"),
+    ({"kernel": "polynomial", "degree": 0}, ValueError, "degree must be an integer"),
+    ({"gamma": 1.0}, TypeError, "gamma"),
+    ({"guard": 1e-3}, ValueError, "guard"),
+    ({"kernel": "linear", "guard": -1.0}, ValueError, "guard"),
+    ({"Q": strict.ones((2, 3))}, TypeError, "one library expected"),
+])
+def test_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        attention(**{"Q": Q0, "K": K0, "V": V0, **change})
+
+
+def test_overflow_is_an_error_where_it_is_visible():
+    Q, K = np.full((2, 1), 1e200), np.array([[1e200], [1e-200]])
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or infinite"):
+        weights(Q, K)
+    # the key is asked by the other query only: its overflow here is nobody's business
+    mask = [[False, True], [True, True]]
+    with np.errstate(over="ignore"):
+        A = weights([[1e200], [1e-200]], K, mask=mask)
+    np.testing.assert_array_equal(A, [[0.0, 1.0], weights([[1e-200]], K)[0]])
+
+
+def test_arguments_are_left_alone():
+    rng = np.random.default_rng(22)
+    arrays = [rng.standard_normal((4, 3)) for _ in range(3)] + [rng.standard_normal((4, 4))]
+    mask = causal(4)
+    before = [X.copy() for X in arrays] + [mask.copy()]
+    attention(*arrays[:3], log_factor=arrays[3], mask=mask)
+    linear_attention(*arrays[:3], mask=mask)
+    for X, Y in zip([*arrays, mask], before):
+        np.testing.assert_array_equal(X, Y)
