@@ -28,7 +28,7 @@ def solve(K, rank=None):
     .. math:: K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad \Sigma = \Lambda^{-1}
 
     What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated
-    (Chen et al., NeurIPS 2023, Theorem 3.2; Lanczos, 1958).
+    (Chen et al., NeurIPS 2023; Lanczos, 1958).
 
     Parameters
     ----------

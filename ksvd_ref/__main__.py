@@ -1,0 +1,238 @@
+"""The command line: every equation on a real attention head, or on the reader's own matrix.
+
+NumPy is imported only when there is something to compute, so that --help answers at once.
+"""
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",),
+           "exponential": ("scale",), "cosine": (), "softmax": ("scale",), "sne": ("gamma",)}
+LARGEST = 4000              # short side of the largest matrix whose SVD is a matter of minutes
+PAIRS = ("Phi", "Psi"), ("Q", "K"), ("X", "Z")
+PLOTS = (".png", ".pdf", ".svg")
+
+
+class Parser(argparse.ArgumentParser):
+    """An error is one line, without the usage before it."""
+
+    def error(self, message):
+        raise ValueError(f"{message} (see ksvd-ref --help)")
+
+
+def main(argv=None):
+    """Run the command.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments; those of the process unless told.
+
+    Returns
+    -------
+    int
+        Exit status: 0 if all equations hold, 1 if one does not, 2 for bad input.
+
+    Examples
+    --------
+    >>> main(["equations"])                                     # doctest: +ELLIPSIS
+    K.7   K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 ... Lanczos 1958, ...
+    0
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")    # formulas are Unicode in any locale
+    try:
+        options = _parser().parse_args(argv)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:                         # ksvd-ref | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, TypeError, ValueError, ImportError) as error:
+        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def _parser():
+    top = Parser(prog="ksvd-ref", description="Every equation of the kernel SVD, checked on a "
+                 "matrix. Without a command: on an attention head of a pretrained language model.")
+    top.set_defaults(run=demo)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    verify = commands.add_parser("verify", help="the same for your own matrix or data",
+                                 description="Check every equation on your own matrix.")
+    verify.set_defaults(run=verify_files)
+    verify.add_argument("file", metavar="FILE", type=Path, help=".npy, .npz (an array K or A, or a "
+                        "pair Phi, Psi or Q, K or X, Z), .csv, .tsv or .txt")
+    verify.add_argument("file2", metavar="FILE2", type=Path, nargs="?",
+                        help="FILE and FILE2 are then the data X and Z of the kernel")
+    verify.add_argument("--rank", type=int, metavar="S",
+                        help="number of components (default: the numerical rank)")
+    verify.add_argument("--center", action="store_true", help="centre both feature maps first")
+    verify.add_argument("--kernel", metavar="NAME",
+                        help=f"kernel of the data: {', '.join(KERNELS)} (default: linear)")
+    for name, kind in (("gamma", float), ("degree", int), ("coef0", float), ("scale", float)):
+        verify.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help="parameter of "
+                            + ", ".join(kernel for kernel, has in KERNELS.items() if name in has))
+    verify.add_argument("--plot", metavar="OUT", type=Path,
+                        help="draw the matrix, its spectrum and both embeddings (.png, .pdf, .svg)")
+    verify.add_argument("--json", action="store_true", help="print the result as JSON")
+    commands.add_parser("equations", help="list the equations: tag, statement, source",
+                        description="List the equations.").set_defaults(run=list_equations)
+    return top
+
+
+def demo(options):
+    """Scores and attention matrix of one pretrained head."""
+    from . import datasets, equations, features, kernels
+    heads = datasets.minilm_heads()
+    Q, K = heads.Q[-1, 0, :, :], heads.K[-1, 0, :, :]
+    N, d = Q.shape
+    print("Head 0 of the last layer of the language model all-MiniLM-L6-v2, reading the\n"
+          f"Gettysburg Address: {N} tokens, each with a query and a key of {d} numbers.\n\n"
+          "1. The scores QKᵀ/√d:  K = Φ Ψᵀ with Φ = Q/d^¼, Ψ = K/d^¼\n")
+    good = report(equations.solution(Q / d ** 0.25, K / d ** 0.25))
+    print("\n2. The attention matrix softmax(QKᵀ/√d): its own rows and columns are the features\n")
+    good &= report(equations.solution(*features.compatible(kernels.softmax(Q, K))))
+    print("\nThe same for your own matrix:  ksvd-ref verify FILE")
+    return 0 if good else 1
+
+
+def verify_files(options):
+    """The reader's matrix."""
+    out = options.plot
+    if out and (out.suffix.lower() not in PLOTS or not out.parent.is_dir()):
+        raise ValueError(f"--plot: a file .png, .pdf or .svg in an existing folder expected, "
+                         f"got {out}")
+    name = " and ".join(str(file) for file in (options.file, options.file2) if file)
+    try:
+        Phi, Psi, rows, columns, what = _features(options)
+        from . import equations
+        s = equations.solution(Phi, Psi, rank=options.rank)
+    except OSError as error:
+        raise ValueError(f"{name}: a readable file expected, found: {error.strerror}") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    if options.json:
+        residuals = equations.residuals(s)
+        print(json.dumps({"shape": list(s.K.shape), "rank": s.rank,
+                          "sigma": [float(x) for x in s.sigma * s.scale],
+                          "residuals": [residual._asdict() for residual in residuals]}, indent=1))
+        good = all(residual.ok for residual in residuals)
+    else:
+        print(f"{name}: {what}\n")
+        good = report(s)
+    if out:
+        from . import plots
+        plots.overview(s.K * s.scale, s.spectrum * s.scale, s.E * s.scale, s.R * s.scale, rows=rows,
+                       columns=columns, title=options.file.name).savefig(out, dpi=150)
+        print(f"figure written: {out}", file=sys.stderr)
+    return 0 if good else 1
+
+
+def _features(options):
+    """Phi, Psi, labels of rows and columns, and a sentence that says what K is."""
+    from . import features, kernels
+    from .backend import as_pair
+    from .files import read
+    given = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
+             if getattr(options, name) is not None}
+    kernel = options.kernel or "linear"
+    if kernel not in KERNELS:
+        raise ValueError(f"--kernel: one of {', '.join(KERNELS)} expected, got {kernel}")
+    for parameter in given:
+        if parameter not in KERNELS[kernel]:
+            raise ValueError(f"--{parameter}: no such parameter, the {kernel} kernel takes "
+                             f"{' and '.join(KERNELS[kernel]) or 'none'}")
+    arrays, rows, columns = read(options.file)
+    pair = next((p for p in PAIRS if set(p) <= set(arrays)), None)
+    if options.file2:
+        second = read(options.file2)
+        X, Z, columns, pair = _one(arrays), _one(second.arrays), second.rows, ("X", "Z")
+    elif pair:
+        X, Z = arrays[pair[0]], arrays[pair[1]]
+    else:
+        X = Z = _one(arrays)
+        columns, pair = (rows, ("X", "X")) if options.kernel else (columns, None)
+    X, Z = as_pair(X, Z, pair or ("K", "K"))
+    shape = (len(X), len(Z)) if pair else X.shape
+    if min(shape) > LARGEST:
+        raise ValueError(f"at most {LARGEST} on the short side expected for the dual, got {shape}: "
+                         "primal.solve(Phi, Psi) takes features with any number of rows")
+    rows, columns = (labels if labels and len(labels) == n else None
+                     for labels, n in zip((rows, columns), shape))
+    centred = ", centred" if options.center else ""
+    if pair and kernel == "linear":
+        if pair == ("Q", "K"):
+            X, Z = X / X.shape[1] ** 0.25, Z / Z.shape[1] ** 0.25
+        if options.center:
+            X, Z = X - X.mean(axis=0), Z - Z.mean(axis=0)
+        return X, Z, rows, columns, {
+            ("Phi", "Psi"): "K = Φ Ψᵀ", ("Q", "K"): "K = QKᵀ/√d", ("X", "Z"): "K = X Zᵀ",
+            ("X", "X"): "K = X Xᵀ"}[pair] + centred
+    K = getattr(kernels, kernel)(X, Z, **given) if pair else X
+    what = f"the {kernel} kernel of {pair[0]} and {pair[1]}, K, its features being" if pair else \
+        "a matrix K, its features being"
+    return *features.compatible(kernels.center(K) if options.center else K), rows, columns, \
+        f"{what} its own rows and columns{centred}"
+
+
+def _one(arrays):
+    for name in ("K", "A"):
+        if name in arrays:
+            return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise ValueError("an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
+                     f"found {', '.join(arrays) or 'none'}")
+
+
+def report(s):
+    """Print shape, rank, spectrum and one line per equation.
+
+    Parameters
+    ----------
+    s : equations.Solution
+
+    Returns
+    -------
+    bool
+        All equations hold.
+    """
+    import numpy as np
+
+    from . import equations
+    N, M = s.K.shape
+    print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components")
+    if N == M:
+        minus, plus = np.linalg.norm(s.K - s.K.T), np.linalg.norm(s.K + s.K.T)
+        print(f"   asymmetry  ‖K − Kᵀ‖/‖K + Kᵀ‖ = {minus / plus if plus else float('inf'):.3g}")
+    share = 100 * np.cumsum(s.spectrum ** 2) / np.sum(s.spectrum ** 2)
+    shown, more = min(8, len(s.spectrum)), " ..." * (len(s.spectrum) > 8)
+    print("   σ         " + "".join(f" {x:9.3g}" for x in s.spectrum[:shown] * s.scale) + more)
+    print("   share σ²  " + "".join(f" {x:8.2f}%" for x in share[:shown]) + more + "  cumulative\n")
+    found = equations.residuals(s)
+    width = max(len(residual.statement) for residual in found)
+    for tag, statement, _, value, _, ok in found:
+        print(f"   {tag:5s} {statement:{width}s} {value:8.1e}  {'ok' if ok else 'DOES NOT HOLD'}")
+    good = sum(residual.ok for residual in found)
+    print(f"\n   {good} of {len(found)} equations hold, to {found[0].tolerance:.1e} of σ₁ "
+          f"(= {equations.C:g} max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁).")
+    return good == len(found)
+
+
+def list_equations(options):
+    """Tag, statement and source of every equation."""
+    from . import equations
+    rows = [equations.describe(function) for function in equations.EQUATIONS]
+    width = max(len(statement) for _, statement, _ in rows)
+    for tag, statement, source in rows:
+        print(f"{tag:5s} {statement:{width}s}  {source}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,710 @@
+"""Every numbered equation of the derivation, as a residual on the matrix in your hand.
+
+One function per equation. It takes a `Solution`, in which the dual half (H_e, sigma, H_r, E, R)
+was computed from K alone and the primal half (W_e, W_r) from Phi and Psi alone, and returns one
+number that is zero on paper: relative to sigma_1, and with component l weighted by delta_l where
+vectors of both halves meet, since rounding turns a singular vector by about eps / delta_l.
+
+delta_l    min(sigma_l, distance of sigma_l from the other sigma) / sigma_1, ties excepted
+C          the tolerance is C max(N, M, p) eps kappa, a modest multiple of the backward error of an
+           SVD or a QR; kappa = |Phi| |Psi| / sigma_1 is what forming Phi Psi^T itself may lose.
+
+K.n are the tags of the equations, Vn those of the claims that are identities, EY is Eckart-Young.
+V5 and V7 are counter-examples and V9 is a count: lesson 05 has them.
+"""
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dual, features, primal
+from .backend import as_pair, like, namespace
+from .linalg import check_rank, numerical_rank, spectral_norm, svd
+
+C = 16.0
+EQUATIONS = []          # in the order of the derivation, filled by @equation
+
+
+class Residual(NamedTuple):
+    """What one equation says of a matrix."""
+
+    tag: str
+    statement: str
+    source: str
+    value: float          # 0 on paper
+    tolerance: float
+    ok: bool              # value <= tolerance
+
+
+class Solution(NamedTuple):
+    """Everything the equations speak of, for one matrix K = Phi Psi^T with |Phi| = |Psi| = 1."""
+
+    Phi: Any                # (N, p)
+    Psi: Any                # (M, p)
+    K: Any                  # (N, M)
+    H_e: Any                # (N, s)   from K alone
+    sigma: Any              # (s,)     from K alone
+    H_r: Any                # (M, s)   from K alone
+    E: Any                  # (N, s)   K H_r
+    R: Any                  # (M, s)   K^T H_e
+    Lambda: Any             # (s,)     1 / sigma
+    W_e: Any                # (p, s)   from Phi and Psi alone
+    W_r: Any                # (p, s)   from Phi and Psi alone
+    spectrum: Any           # (min(N, M),)       all singular values, by the dual
+    primal_spectrum: Any    # (min(N, M, p),)    all singular values, by the primal
+    rank: int               # numerical rank of K
+    delta: Any              # (s,)     how well each component is determined, at most 1
+    Phi_new: Any            # (n, p)   features of new rows x
+    Psi_new: Any            # (n, p)   features of new columns z
+    K_rows: Any             # (n, M)   kappa(x, z_j)
+    K_columns: Any          # (N, n)   kappa(x_i, z)
+    pca: Any                # Primal of Psi = Phi
+    transposed: Any         # Primal of K^T
+    compatible: Any         # feature maps of the bare matrix K
+    probe: Any              # W_e, W_r, Lambda that are no solution
+    scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
+
+    @property
+    def sigma_1(self):
+        return float(self.spectrum[0])
+
+
+def solution(Phi, Psi, *, rank=None):
+    """Dual and primal solution of one matrix K = Phi Psi^T, each by its own route.
+
+    Phi and Psi are divided by their norms first. Every equation is homogeneous in both, so nothing
+    is lost, and data of any size (1e-150, 1e150) can be squared.
+
+    Parameters
+    ----------
+    Phi : (N, p) array
+    Psi : (M, p) array
+    rank : int, optional
+        Number of components; the numerical rank unless told.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `verify`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> solution(np.diag([2.0, 1.0]), np.eye(2)).Lambda         # K / 2 = diag(1, 1/2)
+    array([1., 2.])
+    """
+    Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
+    xp = namespace(Phi, Psi)
+    (N, p), M = Phi.shape, Psi.shape[0]
+    norms = spectral_norm(Phi), spectral_norm(Psi)
+    Phi, Psi = Phi / (norms[0] or 1.0), Psi / (norms[1] or 1.0)
+    K = Phi @ Psi.T
+    H_e, spectrum, H_r = dual.solve(K, min(N, M))
+    r = min(p, numerical_rank(spectrum, N, M, 1.0))
+    if r == 0:
+        raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")
+    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
+    W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
+    # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
+    H_e, H_r, delta = _same_basis(H_e[:, :r], spectrum, H_r[:, :r], Phi @ W_e, Psi @ W_r)
+    H_e, sigma, H_r = H_e[:, :s], spectrum[:s], H_r[:, :s]
+
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return xp.asarray(rng.standard_normal(shape), **like(Phi))
+    rows, columns = draw(3, N) / N ** 0.5, draw(3, M) / M ** 0.5        # new points mix old ones
+    return Solution(
+        Phi, Psi, K, H_e, sigma, H_r, dual.e_scores(K, (H_e, sigma, H_r)),
+        dual.r_scores(K, (H_e, sigma, H_r)), 1.0 / sigma, W_e[:, :s], W_r[:, :s], spectrum,
+        primal_spectrum, r, delta[:s], rows @ Phi, columns @ Psi, rows @ K, K @ columns.T,
+        primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), features.compatible(K),
+        (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))), norms[0] * norms[1])
+
+
+def _same_basis(H_e, spectrum, H_r, E, R):
+    """Dual vectors turned onto the primal ones inside repeated sigma, and delta.
+
+    Where singular values repeat, any basis of the block is a solution, the same on both sides
+    (V13).
+    """
+    xp = namespace(H_e, H_r)
+    r, step = H_e.shape[1], float(xp.finfo(spectrum.dtype).eps) ** (1 / 3)
+    values = [float(spectrum[l]) for l in range(r)]
+    blocks = [[0]]
+    for l in range(1, r):       # closer than eps^(1/3) counts as tied
+        if values[l - 1] - values[l] <= step * values[0]:
+            blocks[-1].append(l)
+        else:
+            blocks.append([l])
+    delta = []
+    for block in blocks:
+        first, last = block[0], block[-1]
+        above = values[first - 1] - values[first] if first else values[0]
+        below = values[last] - values[last + 1] if last + 1 < r else values[0]
+        delta += [min(values[l], above, below) / values[0] for l in block]
+    number = xp.asarray([float(n) for n, block in enumerate(blocks) for _ in block], **like(H_e))
+    alone = xp.asarray([float(len(block) == 1) for block in blocks for _ in block], **like(H_e))
+    tied = number[:, None] == number[None, :]
+    # H_e^T E = T Sigma on paper, so T is its polar factor. A single sigma keeps T = 1.
+    meeting = H_e.T @ E[:, :r] + H_r.T @ R[:, :r]
+    U, _, V = svd(xp.where(tied, xp.where(alone > 0.0, xp.ones_like(meeting), meeting), 0.0))
+    return H_e @ (U @ V.T), H_r @ (U @ V.T), xp.asarray(delta, **like(H_e))
+
+
+def verify(Phi, Psi, *, rank=None):
+    """Every equation of the derivation, evaluated on K = Phi Psi^T.
+
+    Parameters
+    ----------
+    Phi : (N, p) array
+        Features of the rows.
+    Psi : (M, p) array
+        Features of the columns.
+    rank : int, optional
+        Number of components to verify, from 1 to the numerical rank of K, which is the default.
+
+    Returns
+    -------
+    list of Residual
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If an argument is not a finite matrix, the numbers of columns differ, K is zero to rounding,
+        or `rank` is above its numerical rank: Lambda = 1 / sigma exists only for sigma > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> all(residual.ok for residual in verify(np.diag([2.0, 1.0]), np.eye(2)))
+    True
+    """
+    return residuals(solution(Phi, Psi, rank=rank))
+
+
+def verify_matrix(A, *, rank=None):
+    """Every equation of the derivation, evaluated on any real matrix through its compatible maps.
+
+    Parameters
+    ----------
+    A : (N, M) array
+    rank : int, optional
+        As in `verify`.
+
+    Returns
+    -------
+    list of Residual
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `verify`.
+
+    Examples
+    --------
+    >>> all(residual.ok for residual in verify_matrix([[0.0, 2.0, 1.0], [-1.0, 0.0, 3.0]]))
+    True
+    """
+    return verify(*features.compatible(A), rank=rank)
+
+
+def residuals(s):
+    """All residuals of one solution.
+
+    Parameters
+    ----------
+    s : Solution
+        From `solution`; replace a field to see which equations notice.
+
+    Returns
+    -------
+    list of Residual
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = solution(np.diag([2.0, 1.0]), np.eye(2))
+    >>> flipped = s._replace(H_e=-s.H_e)                        # one side only
+    >>> [residual.ok for residual in residuals(flipped) if residual.tag == "K.15"]
+    [False]
+    """
+    xp = namespace(s.Phi, s.Psi)
+    size, kappa = max(*s.K.shape, s.Phi.shape[1]), 1.0 / float(s.spectrum[0])
+    tolerance = C * size * float(xp.finfo(s.K.dtype).eps) * kappa
+    found = []
+    for function in EQUATIONS:
+        value = float(function(s))
+        found.append(Residual(*describe(function), value, tolerance, value <= tolerance))
+    return found
+
+
+def describe(function):
+    """Tag, statement and source of an equation, read from its docstring.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    tag, statement, source : str
+
+    Examples
+    --------
+    >>> describe(coupled_eigenproblems)[:2]
+    ('K.15', 'K Hᵣ = Hₑ Σ,  Kᵀ Hₑ = Hᵣ Σ')
+    """
+    head, _, rest = function.__doc__.partition("\n")
+    statement, tag = re.fullmatch(r"(.*) \((?:Eq\.|claim) ([\w.]+)\)\.", head.strip()).groups()
+    source = re.search(r"Source: (.*)\.\s*$", rest, re.S).group(1)
+    return tag, statement, " ".join(source.split())
+
+
+def equation(function):
+    """Decorator: the function is a residual of the list."""
+    EQUATIONS.append(function)
+    return function
+
+
+def _relative(s, *quantities):
+    """Largest size of matrices or numbers that have the unit of K, relative to sigma_1."""
+    xp = namespace(s.K)
+    return max(float(xp.sqrt(xp.sum(A * A))) for A in quantities) / s.sigma_1
+
+
+def _weighted(s, *matrices):
+    """Largest norm of a column, each weighted by delta_l."""
+    xp = namespace(s.K)
+    return max(float(xp.max(xp.sqrt(xp.sum(A * A, axis=0)) * s.delta)) for A in matrices)
+
+
+def _shifted(K, H_e, H_r):
+    """[0 K; K^T 0] [H_e; H_r] as two blocks; the matrix itself is formed only while it is small."""
+    N, M = K.shape
+    if N + M > 1000:
+        return K @ H_r, K.T @ H_e
+    S = dual.shifted_matrix(K)
+    product = S[:, :N] @ H_e + S[:, N:] @ H_r
+    return product[:N, :], product[N:, :]
+
+
+# One function per equation, in the order of the derivation. What has the unit of K is divided by
+# sigma_1; W and H have norm 1 or less as they are.
+
+
+@equation
+def singular_value_decomposition(s):
+    """K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 (Eq. K.7).
+
+    Both halves orthonormal: a normalisation that we add, not a consequence of stationarity.
+    Source: Lanczos 1958, as the shifted eigenvalue problem.
+    """
+    xp = namespace(s.K)
+    eye = xp.eye(s.sigma.shape[0], **like(s.K))
+    orthonormal = _relative(s, s.H_e.T @ s.H_e - eye, s.H_r.T @ s.H_r - eye) * s.sigma_1
+    return max(coupled_eigenproblems(s), orthonormal, 0.0 if float(xp.min(s.sigma)) > 0.0 else 1.0)
+
+
+@equation
+def objective_in_matrix_form(s):
+    """J = ½ Σᵢ eᵢᵀΛeᵢ + ½ Σⱼ rⱼᵀΛrⱼ − tr WₑᵀWᵣ, with E = ΦWₑ, R = ΨWᵣ (Eq. K.10).
+
+    The sums over the dual scores against primal.objective.
+    Source: Chen et al. 2023, as sums; the matrix form is derived.
+    """
+    xp = namespace(s.E, s.R)
+    e_i, r_j = (xp.sum(scores * s.Lambda * scores, axis=1) for scores in (s.E, s.R))
+    sums = 0.5 * xp.sum(e_i) + 0.5 * xp.sum(r_j) - xp.sum(s.W_e * s.W_r)
+    return _relative(s, sums - primal.objective(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi))
+
+
+@equation
+def lagrangian(s):
+    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 (Eq. K.11).
+
+    At the solution the constraints vanish, and J with them.
+    Source: derived, the Lagrangian of the problem of Chen et al. 2023.
+    """
+    xp = namespace(s.E, s.R)
+    J = 0.5 * xp.sum(s.E ** 2 * s.Lambda) + 0.5 * xp.sum(s.R ** 2 * s.Lambda) \
+        - xp.sum(s.W_e * s.W_r)
+    return _relative(s, J - xp.sum(s.H_e * (s.E - s.Phi @ s.W_e))
+                     - xp.sum(s.H_r * (s.R - s.Psi @ s.W_r)))
+
+
+@equation
+def weights_cross(s):
+    """Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ (Eq. K.12).
+
+    The sides cross: differentiating the Lagrangian in W_e fixes W_r.
+    Source: Chen et al. 2023.
+    """
+    return _weighted(s, s.W_e - s.Psi.T @ s.H_r, s.W_r - s.Phi.T @ s.H_e)
+
+
+@equation
+def dual_variables_are_weighted_scores(s):
+    """Λ eᵢ = hₑᵢ,  Λ rⱼ = hᵣⱼ (Eq. K.13).
+
+    Source: Chen et al. 2023.
+    """
+    return _weighted(s, s.E * s.Lambda - s.H_e, s.R * s.Lambda - s.H_r)
+
+
+@equation
+def constraints(s):
+    """E = Φ Wₑ,  R = Ψ Wᵣ (Eq. K.14).
+
+    Primal = dual: the left sides come from K alone, the right sides never saw it.
+    Source: Chen et al. 2023.
+    """
+    return _weighted(s, s.E - s.Phi @ s.W_e, s.R - s.Psi @ s.W_r) / s.sigma_1
+
+
+@equation
+def coupled_eigenproblems(s):
+    """K Hᵣ = Hₑ Σ,  Kᵀ Hₑ = Hᵣ Σ (Eq. K.15).
+
+    What is left when the weights are eliminated, with Σ = Λ⁻¹.
+    Source: Chen et al. 2023; Lanczos 1958.
+    """
+    return _relative(s, s.K @ s.H_r - s.H_e * s.sigma, s.K.T @ s.H_e - s.H_r * s.sigma)
+
+
+@equation
+def shifted_eigenproblem(s):
+    """[0 K; Kᵀ 0] [hₑ; hᵣ] = σ [hₑ; hᵣ] (Eq. K.16).
+
+    Source: derived; Lanczos 1958.
+    """
+    upper, lower = _shifted(s.K, s.H_e, s.H_r)
+    return _relative(s, upper - s.H_e * s.sigma, lower - s.H_r * s.sigma)
+
+
+@equation
+def coupled_covariances(s):
+    """ΦᵀΦ Wₑ Λ = Wᵣ,  ΨᵀΨ Wᵣ Λ = Wₑ (Eq. K.17).
+
+    H eliminated instead of W: p-dimensional, K never occurs.
+    Source: derived.
+    """
+    return _weighted(s, s.Phi.T @ (s.Phi @ s.W_e) * s.Lambda - s.W_r,
+                     s.Psi.T @ (s.Psi @ s.W_r) * s.Lambda - s.W_e)
+
+
+@equation
+def stationary(s):
+    """∂J/∂Wₑ = ∂J/∂Wᵣ = 0 at the solution (Eq. K.18).
+
+    primal.gradient vanishes: the test that J = 0 is not.
+    Source: derived.
+    """
+    return _weighted(s, *primal.gradient(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi))
+
+
+@equation
+def dual_objective(s):
+    """tr HₑᵀKHᵣ − ½ tr HₑᵀHₑΣ − ½ tr HᵣᵀHᵣΣ = 0 at the solution (Eq. K.19).
+
+    Source: derived.
+    """
+    xp = namespace(s.K)
+    return _relative(s, xp.sum(s.H_e * (s.K @ s.H_r)) - 0.5 * xp.sum(s.H_e ** 2 * s.sigma)
+                     - 0.5 * xp.sum(s.H_r ** 2 * s.sigma))
+
+
+@equation
+def scores_of_new_points(s):
+    """e(x) = Wₑᵀφ(x) = Σⱼ hᵣⱼ κ(x, zⱼ),  r(z) = Wᵣᵀψ(z) = Σᵢ hₑᵢ κ(xᵢ, z) (Eq. K.20).
+
+    At three new rows and three new columns.
+    Source: Chen et al. 2023, Remark 3.3.
+    """
+    weights, vectors = (s.W_e, s.sigma, s.W_r), (s.H_e, s.sigma, s.H_r)
+    return _weighted(
+        s, primal.e_scores(s.Phi_new, weights) - dual.e_scores(s.K_rows, vectors),
+        primal.r_scores(s.Psi_new, weights) - dual.r_scores(s.K_columns, vectors)) / s.sigma_1
+
+
+@equation
+def scores_of_training_points(s):
+    """E = Hₑ Σ,  R = Hᵣ Σ (Eq. K.21).
+
+    Source: derived.
+    """
+    return _relative(s, s.E - s.H_e * s.sigma, s.R - s.H_r * s.sigma)
+
+
+@equation
+def zero_objective(s):
+    """J(Wₑ, Wᵣ, Λ) = 0 at the solution (Eq. K.22).
+
+    Source: Chen et al. 2023, abstract.
+    """
+    return _relative(s, primal.objective(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi))
+
+
+@equation
+def trace_of_the_weights(s):
+    """tr WₑᵀWᵣ = tr HₑᵀKHᵣ (Eq. K.23).
+
+    With no further Σ.
+    Source: derived.
+    """
+    xp = namespace(s.K)
+    return _relative(s, xp.sum(s.W_e * s.W_r) - xp.sum(s.H_e * (s.K @ s.H_r)))
+
+
+@equation
+def compatible_maps(s):
+    """K = K C K with C = K⁺:  φ(x) = Cᵀx, ψ(z) = z (Eq. K.33).
+
+    Rows and columns of the bare matrix are feature vectors already.
+    Source: derived; the compatibility matrix is of Suykens 2016.
+    """
+    Phi, Psi = s.compatible
+    return _relative(s, Phi @ Psi.T - s.K)
+
+
+@equation
+def kernel_pca(s):
+    """ΦΦᵀα = α/γ,  α = γ Φ w,  γ = 1/σ, when Ψ = Φ (Eq. K.34).
+
+    Source: derived, kernel PCA as a least-squares support vector machine.
+    """
+    xp = namespace(s.Phi)
+    w, sigma, _ = s.pca
+    alpha = s.Phi @ w / sigma
+    gap = (s.Phi @ (s.Phi.T @ alpha) - alpha * sigma) * sigma       # weighted by sigma_l, |Phi| = 1
+    return float(xp.max(xp.sqrt(xp.sum(gap * gap, axis=0))))
+
+
+@equation
+def coupled_covariance_eigenproblem(s):
+    """ΦᵀΦ/N w_ψ = λ w_φ,  ΨᵀΨ/M w_φ = λ w_ψ,  λ = σ/√(NM) (Eq. K.35).
+
+    w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M.
+    Source: derived; the problem is of Tao et al. 2023.
+    """
+    N, M = s.K.shape
+    w_phi, w_psi = s.Phi.T @ s.H_e / N ** 0.5, s.Psi.T @ s.H_r / M ** 0.5
+    lam = s.sigma / (N * M) ** 0.5
+    return _relative(s, (s.Phi.T @ (s.Phi @ w_psi) / N - w_phi * lam) * N * M ** 0.5,
+                     (s.Psi.T @ (s.Psi @ w_phi) / M - w_psi * lam) * M * N ** 0.5)
+
+
+@equation
+def primal_singular_values(s):
+    """σ(R_φ R_ψᵀ) = σ(K) with Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ (Eq. K.39).
+
+    Source: derived.
+    """
+    return _relative(s, s.primal_spectrum[:s.sigma.shape[0]] - s.sigma)
+
+
+@equation
+def eckart_young(s):
+    """‖K − Hₑ Σ Hᵣᵀ‖² = sum of the discarded σ² (Eq. EY).
+
+    Source: Eckart and Young 1936.
+    """
+    xp = namespace(s.K)
+    rest, discarded = s.K - s.H_e * s.sigma @ s.H_r.T, s.spectrum[s.sigma.shape[0]:]
+    return _relative(s, xp.sqrt(xp.sum(rest * rest)) - xp.sqrt(xp.sum(discarded * discarded)))
+
+
+@equation
+def gradient_by_differences(s):
+    """⟨∇J, D⟩ = ½ (J(W + D) − J(W − D)) for any W and D (claim V1).
+
+    Exact, since J is quadratic. W is the probe, D the solution.
+    Source: derived.
+    """
+    xp = namespace(s.W_e, s.W_r)
+    W_e, W_r, Lambda = s.probe
+    dW_e, dW_r = primal.gradient(W_e, W_r, Lambda, s.Phi, s.Psi)
+    ahead = primal.objective(W_e + s.W_e, W_r + s.W_r, Lambda, s.Phi, s.Psi)
+    behind = primal.objective(W_e - s.W_e, W_r - s.W_r, Lambda, s.Phi, s.Psi)
+    return _relative(s, xp.sum(dW_e * s.W_e) + xp.sum(dW_r * s.W_r) - 0.5 * (ahead - behind))
+
+
+@equation
+def euler(s):
+    """J = ½ ⟨W, ∇J⟩ for any W and Λ (claim V2).
+
+    So J = 0 wherever the gradient vanishes.
+    Source: derived, Euler's identity for a quadratic form.
+    """
+    xp = namespace(s.W_e, s.W_r)
+    W_e, W_r, Lambda = s.probe
+    dW_e, dW_r = primal.gradient(W_e, W_r, Lambda, s.Phi, s.Psi)
+    return _relative(s, primal.objective(W_e, W_r, Lambda, s.Phi, s.Psi)
+                     - 0.5 * xp.sum(W_e * dW_e) - 0.5 * xp.sum(W_r * dW_r))
+
+
+@equation
+def every_subset_is_stationary(s):
+    """J = 0, ∇J = 0 at any choice of components, in any order and scale (claim V3).
+
+    Here every second one, from the last, all halved: J cannot tell them from the leading ones.
+    Source: derived.
+    """
+    W_e, W_r, Lambda = 0.5 * s.W_e[:, ::-2], 0.5 * s.W_r[:, ::-2], s.Lambda[::-2]
+    some = s._replace(delta=s.delta[::-2])
+    return max(_relative(s, primal.objective(W_e, W_r, Lambda, s.Phi, s.Psi)),
+               _weighted(some, *primal.gradient(W_e, W_r, Lambda, s.Phi, s.Psi)))
+
+
+@equation
+def objective_at_another_weight(s):
+    """J(Wₑ, Wᵣ, Λ′) = Σ_l (λ′_l σ_l² − σ_l), not 0 unless Λ′ = Λ (claim V4).
+
+    With λ′ = 1/σ₁ for all components.
+    Source: derived.
+    """
+    xp = namespace(s.sigma)
+    other = xp.ones_like(s.sigma) / s.sigma_1
+    return _relative(s, primal.objective(s.W_e, s.W_r, other, s.Phi, s.Psi)
+                     - xp.sum(other * s.sigma ** 2 - s.sigma))
+
+
+@equation
+def objective_grows_with_the_weight(s):
+    """J(2Λ) − J(Λ) = Σ_l λ_l ½ (‖e_l‖² + ‖r_l‖²) > 0 (claim V6).
+
+    ∂J/∂λ_l = ½ (‖e_l‖² + ‖r_l‖²) has no zero, so stationarity cannot fix Λ.
+    Source: derived.
+    """
+    xp = namespace(s.E, s.R)
+    growth = primal.objective(s.W_e, s.W_r, 2.0 * s.Lambda, s.Phi, s.Psi) \
+        - primal.objective(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi)
+    return _relative(s, growth - 0.5 * xp.sum((s.E ** 2) * s.Lambda)
+                     - 0.5 * xp.sum((s.R ** 2) * s.Lambda))
+
+
+@equation
+def objective_is_unbounded(s):
+    """J(t Wₑ, 0) = ½ t² tr Σ → ∞ (claim V8).
+
+    With t = 2.
+    Source: derived.
+    """
+    xp = namespace(s.sigma)
+    far = primal.objective(2.0 * s.W_e, 0.0 * s.W_r, s.Lambda, s.Phi, s.Psi)
+    return _relative(s, far / 4.0 - 0.5 * xp.sum(s.sigma))
+
+
+@equation
+def bounded_variational_form(s):
+    """tr HₑᵀKHᵣ = Σ_l σ_l, the maximum of tr AᵀKB over orthonormal A, B (claim V10).
+
+    Source: derived; von Neumann's trace inequality.
+    """
+    xp = namespace(s.K)
+    return _relative(s, xp.sum(s.H_e * (s.K @ s.H_r)) - xp.sum(s.spectrum[:s.sigma.shape[0]]))
+
+
+@equation
+def eigenvalues_in_pairs(s):
+    """[0 K; Kᵀ 0] has the eigenvalues ±σ and N + M − 2r zeros (claim V11).
+
+    [hₑ; −hᵣ] belongs to −σ, and nothing else is left: 2 ‖K‖² = Σ (±σ)².
+    Source: derived; Suykens 2016.
+    """
+    xp = namespace(s.K)
+    upper, lower = _shifted(s.K, s.H_e, -s.H_r)
+    total = xp.sqrt(xp.sum(s.K * s.K)) - xp.sqrt(xp.sum(s.spectrum[:s.rank] ** 2))
+    return _relative(s, upper + s.H_e * s.sigma, lower - s.H_r * s.sigma, total)
+
+
+@equation
+def one_sided_flip_is_wrong_by_2_sigma(s):
+    """‖K Hᵣ − (−Hₑ) Σ‖ = 2 ‖Σ‖: only the joint flip is free (claim V12).
+
+    Source: derived.
+    """
+    xp = namespace(s.K)
+    flipped = s.K @ s.H_r + s.H_e * s.sigma
+    return _relative(s, xp.sqrt(xp.sum(flipped * flipped)) - 2.0 * xp.sqrt(xp.sum(s.sigma ** 2)))
+
+
+@equation
+def rotation_is_the_same_on_both_sides(s):
+    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I (claim V13).
+
+    Diagonal again only if Q turns within a repeated σ. Here Q is a Householder reflection.
+    Source: derived.
+    """
+    xp = namespace(s.K)
+    ones = xp.ones_like(s.sigma)[:, None] / s.sigma.shape[0] ** 0.5
+    Q = xp.eye(s.sigma.shape[0], **like(s.K)) - 2.0 * ones @ ones.T
+    turned = (Q.T * s.sigma) @ Q
+    return _relative(s, s.K @ (s.H_r @ Q) - s.H_e @ Q @ turned,
+                     s.K.T @ (s.H_e @ Q) - s.H_r @ Q @ turned)
+
+
+@equation
+def normalisation_of_the_weights(s):
+    """WₑᵀWᵣ = Σ, from the choice HₑᵀHₑ = HᵣᵀHᵣ = I (claim V14).
+
+    H Δ with any positive diagonal Δ is stationary too, and has Δ Σ Δ here.
+    Source: derived.
+    """
+    xp = namespace(s.K)
+    return _relative(s, s.W_e.T @ s.W_r - xp.eye(s.sigma.shape[0], **like(s.K)) * s.sigma)
+
+
+@equation
+def reconstruction_from_scores(s):
+    """E Λ Rᵀ = Hₑ Σ Hᵣᵀ, which is K at full rank (claim V15).
+
+    Source: derived; at full rank Chen et al. 2023.
+    """
+    rebuilt = s.E * s.Lambda @ s.R.T
+    full = [rebuilt - s.K] if s.sigma.shape[0] == s.rank else []
+    return _relative(s, rebuilt - s.H_e * s.sigma @ s.H_r.T, *full)
+
+
+@equation
+def rank_bounds_the_components(s):
+    """σ_l = 0 for l > r, so there is no Λ = 1/σ beyond r ≤ min(N, M, p) (claim V16).
+
+    r was counted on K; the singular values beyond it are those of the primal.
+    Source: derived.
+    """
+    return _relative(s, s.primal_spectrum[s.rank:])
+
+
+@equation
+def transposed_matrix(s):
+    """Kᵀ = ΨΦᵀ has the same σ, and the sides change places (claim V17).
+
+    Source: derived.
+    """
+    W_r, sigma, W_e = s.transposed
+    return max(_relative(s, sigma - s.sigma),
+               _weighted(s, s.Psi.T @ (s.Psi @ W_r) * s.Lambda - W_e,
+                         s.Phi.T @ (s.Phi @ W_e) * s.Lambda - W_r))
+
+
+@equation
+def symmetric_case(s):
+    """Φ = Ψ: Wₑ = Wᵣ = w and J(w, w) = 2 (½ γ Σᵢ(wᵀφ(xᵢ))² − ½ wᵀw) (claim V18).
+
+    Kernel PCA: left and right vectors are the same eigenvectors.
+    Source: derived.
+    """
+    xp = namespace(s.Phi)
+    w, sigma, w_r = s.pca
+    gap = (w - w_r) * sigma                                         # weighted by sigma_l, |Phi| = 1
+    probe, _, gamma = s.probe
+    kpca = 0.5 * xp.sum((s.Phi @ probe) ** 2 * gamma) - 0.5 * xp.sum(probe * probe)
+    return max(float(xp.max(xp.sqrt(xp.sum(gap * gap, axis=0)))),
+               _relative(s, primal.objective(probe, probe, gamma, s.Phi, s.Phi) - 2.0 * kpca))

@@ -1,0 +1,255 @@
+"""Positions as kernels: each scheme against loops, against its published form, and as a product."""
+import math
+
+import numpy as np
+import pytest
+
+from ksvd_ref.positions import absolute, offset_table, rel_shift, relative, sinusoids, turned
+from ksvd_ref.smoother import attention, causal, memory, weights, window
+
+from test_smoother import check_gradient, close
+
+SIZES = pytest.mark.parametrize("N, M", [(5, 5), (3, 8), (7, 2), (1, 4), (4, 1), (1, 1)])
+
+
+def draw(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def offsets(N, M):
+    """i - j with both ends aligned, (N, M)."""
+    return np.arange(N)[:, None] + (M - N) - np.arange(M)[None, :]
+
+
+def sinusoid(position, d):
+    return np.array([f(10000 ** (-2 * p / d) * position)
+                     for p in range(d // 2) for f in (math.sin, math.cos)])
+
+
+# --- tables of positions -----------------------
+
+def test_sinusoids(lib):
+    for N, d, first in [(1, 2, 0), (7, 6, 0), (9, 4, -4), (3, 8, 100)]:
+        t = sinusoids(N, d, first=first, beside=lib.array([0.0]))
+        close(t, [sinusoid(first + i, d) for i in range(N)], lib)
+        assert t.shape == (N, d)
+    t = sinusoids(30, 16)
+    G = t @ t.T                 # D17: Toeplitz with diagonal d / 2
+    np.testing.assert_allclose(np.diag(G), 8.0, rtol=1e-14)
+    np.testing.assert_allclose(G[1:, 1:], G[:-1, :-1], atol=1e-13)         # sums of 16 products
+    for wrong in [(0, 2), (3, 3), (3, 0), (2.0, 2)]:
+        with pytest.raises(ValueError, match="must be an integer"):
+            sinusoids(*wrong)
+
+
+@SIZES
+def test_offset_table(lib, N, M):
+    for L in (0, 1, 3, 9):
+        table, = draw(0, (2 * L + 1, 3))
+        R = offset_table(lib.array(table), N, M)
+        want = [table[L + min(max(r, -L), L)] for r in range(M - 1, -N, -1)]
+        np.testing.assert_array_equal(lib.host(R), lib.host(lib.array(want)))
+    for wrong in (np.ones((4, 2)), np.ones(3)):
+        with pytest.raises(ValueError, match="table must have"):
+            offset_table(wrong, N, M)
+
+
+# --- the shift -----------------------
+
+@SIZES
+def test_rel_shift(lib, N, M):
+    raw, = draw(1, (2, 3, N, N + M - 1))
+    got, raw = (lib.host(X) for X in (rel_shift(lib.array(raw)), lib.array(raw)))
+    for i in range(N):
+        for j in range(M):
+            np.testing.assert_array_equal(got[..., i, j], raw[..., i, M - 1 - offsets(N, M)[i, j]])
+    with pytest.raises(ValueError, match="offsets expected"):
+        rel_shift(np.ones((3, 2)))
+
+
+def published_rel_shift(raw):
+    """Dai et al.: a zero column on the left, the same numbers in rows of another length."""
+    N, M = raw.shape
+    return np.concatenate([np.zeros((N, 1)), raw], axis=1).reshape(M + 1, N)[1:].reshape(N, M)
+
+
+@pytest.mark.parametrize("N, L", [(2, 0), (6, 0), (6, 3), (1, 4)])
+def test_published_shift_is_right_behind_its_mask_only(N, L):              # D23
+    np.testing.assert_array_equal(published_rel_shift(np.array([[1, 2], [3, 4]])), [[2, 0], [3, 4]])
+    M = N + L
+    raw, = draw(2, (N, N + M - 1))
+    gap = abs(published_rel_shift(raw[:, :M]) - rel_shift(raw))
+    assert gap[memory(N, L)].max() == 0.0
+    assert N == 1 or gap[~memory(N, L)].min() > 0.0
+
+
+# --- Transformer-XL -----------------------
+
+@SIZES
+def test_product_kernel_of_transformer_xl(lib, N, M):                      # S.14, S.15
+    d, d_t = 4, 6
+    q, k, W_R = draw(3, (2, N, d), (M, d), (d_t, d))
+    R = sinusoids(N + M - 1, d_t, first=1 - N)[::-1] @ W_R
+    want = np.zeros((2, N, M))
+    for i in range(N):
+        for j in range(M):
+            want[:, i, j] = q[:, i] @ (sinusoid(offsets(N, M)[i, j], d_t) @ W_R) / math.sqrt(d)
+    b = relative(lib.array(q), lib.array(R))
+    close(b, want, lib, factor=300)     # sinusoids of up to 8 radians, sums of 24 terms
+    # D20: one exponential kernel on [q, psi] and [k, t], at the scale of one half
+    c = q @ W_R.T
+    psi = lib.host(turned(lib.array(c), first=M - N))
+    t = sinusoids(M, d_t)
+    one = weights(np.concatenate([q, psi], axis=2), np.concatenate([k, t], axis=1),
+                  scale=d ** 0.5)
+    A = weights(lib.array(q), lib.array(k), log_factor=b)
+    close(A, one, lib, factor=300)
+
+
+def test_relative_kernel_is_not_symmetric():                               # D21
+    t = np.array([[math.sin(a), math.cos(a)] for a in (math.pi / 2, 0, -math.pi / 2)])
+    log_kappa = relative(np.array([[1.0, 0.0], [1.0, 0.0]]), t, scale=1.0)
+    np.testing.assert_allclose(log_kappa, [[0, -1], [1, 0]], atol=1e-15)
+
+
+def test_four_terms_of_transformer_xl():                                   # S.16, D20, D22
+    N = 6
+    q, k, R, u, v = draw(4, (N, 4), (N, 4), (2 * N - 1, 4), (4,), (4,))
+    full = weights(q + u, k, log_factor=relative(q + v, R))
+    a, c = q @ k.T / 2, np.tile(u @ k.T / 2, (N, 1))
+    b, d = relative(q, R), relative(np.tile(v, (N, 1)), R)
+    G = np.exp(a) * np.exp(b) * np.exp(c) * np.exp(d)
+    np.testing.assert_allclose(full, G / G.sum(axis=1, keepdims=True), rtol=1e-13)
+    # u makes a factor of the key and v one of the offset: neither cancels
+    assert abs(weights(q, k, log_factor=relative(q + v, R)) - full).max() > 0.05
+    assert abs(weights(q + u, k, log_factor=relative(q, R)) - full).max() > 0.05
+    # q, k, u, v, R W_R = 1, 2, 3, 4, 5 on paper: 4 * 2 + 5 * 5
+    assert float((1 + 3) * 2 + relative([[1.0 + 4.0]], [[5.0]])[0, 0]) == 2 + 5 + 6 + 20
+
+
+def test_shifts_are_equivariant_with_offsets_and_a_window():               # D30
+    x, table, t = draw(5, (12, 4), (7, 4), (12, 4))
+
+    def layer(x, t=0.0):
+        R = offset_table(table, 12, 12)
+        return attention(x + t, x, x, log_factor=relative(x, R), mask=window(12, 3))
+
+    moved = np.roll(x, 2, axis=0)
+    np.testing.assert_allclose(layer(moved)[5:], np.roll(layer(x), 2, axis=0)[5:], atol=1e-14)
+    assert abs(layer(moved, t)[5:] - np.roll(layer(x, t), 2, axis=0)[5:]).max() > 0.1
+
+
+# --- look-up tables -----------------------
+
+@SIZES
+def test_look_up_table(lib, N, M):                                         # S.17, D24
+    L = 2
+    q, k, table = draw(6, (2, N, 4), (2, M, 4), (2 * L + 1, 4))
+    logits = np.zeros((2, N, M))
+    for i in range(N):
+        for j in range(M):
+            a = table[L + min(max(offsets(N, M)[i, j], -L), L)]
+            logits[:, i, j] = (np.sum(q[:, i] * k[:, j], axis=1) + q[:, i] @ a) / 2.0
+    G = np.exp(logits)
+    b = relative(lib.array(q), offset_table(lib.array(table), N, M))
+    close(weights(lib.array(q), lib.array(k), log_factor=b), G / G.sum(axis=-1, keepdims=True), lib)
+
+
+# --- absolute positions -----------------------
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("N, d", [(3, 2), (9, 4), (20, 8)])
+def test_product_of_symmetric_kernels(N, d, seed):                         # S.18, D15, D11
+    f, W_F, W_T = draw(seed, (N, 5), (5, d), (6, d))
+    F, T = f @ W_F, sinusoids(N, 6) @ W_T
+    A = weights(F, F, log_factor=absolute(T, T))
+    P = np.concatenate([F, T], axis=1)
+    np.testing.assert_allclose(weights(P, P, scale=d ** 0.5), A, rtol=1e-12)
+    G = np.exp((F @ F.T + T @ T.T) / d ** 0.5)
+    np.testing.assert_allclose(G / G.sum(axis=1, keepdims=True), A, rtol=1e-12)
+    assert abs(weights(P, P) - A).max() > 1e-3      # sqrt(2d), the default of [F, T], is another
+    unit = G / np.sqrt(np.outer(np.diag(G), np.diag(G)))
+    assert np.linalg.eigvalsh(unit).min() > -1e-13                         # valid: PSD
+
+
+def test_concatenation_by_hand():
+    # f = 1, t = 2: e^1 e^4 = e^5, against f = t = 0: e^0
+    got = weights([[1.0]], [[1.0], [0.0]], log_factor=absolute([[2.0]], [[2.0], [0.0]], scale=1.0))
+    np.testing.assert_allclose(got[0, 0] / got[0, 1], math.exp(5), rtol=1e-14)
+
+
+def test_symmetric_product_is_absolute():                                  # D17
+    t = sinusoids(3, 2)
+    kept = t[:, :1]             # W_T keeps sin i alone
+    log_kappa = absolute(kept, kept)
+    np.testing.assert_allclose([log_kappa[0, 1], log_kappa[1, 2]], [0.0, 0.765], atol=5e-4)
+
+
+def test_symmetric_kernel_has_no_previous_token_head():                    # D18
+    rng = np.random.default_rng(7)
+    t = sinusoids(24, 16)
+    for _ in range(200):
+        T = t @ rng.standard_normal((16, 4))
+        S = absolute(T, T)
+        margin = np.diag(S, -1) - np.diag(S)[1:]    # log kappa(i, i-1) - log kappa(i, i)
+        assert margin.min() < 0.0                   # some row prefers itself
+        bound = S[0, 0] - S[23, 23] - 2 * 23 * margin.min()
+        assert bound >= -1e-10
+    # two maps can: turn each frequency pair of the query back by one position
+    S = absolute(turned(np.tile([0.0, 1.0], (24, 8)), first=-1), t)        # cos w_p (i - 1 - j)
+    inner = S[1:, :]
+    assert (inner.argmax(axis=1) == np.arange(23)).all()
+
+
+def test_additive_positions_are_a_product_of_four():                       # S.13, D16
+    f, t, g, s, W_q, W_k = draw(8, (5, 4), (5, 4), (6, 4), (6, 4), (4, 3), (4, 3))
+    A = weights((f + t) @ W_q, (g + s) @ W_k)
+    terms = [absolute(a @ W_q, b @ W_k) for a in (f, t) for b in (g, s)]
+    np.testing.assert_allclose(weights(f @ W_q, g @ W_k, log_factor=sum(terms[1:])), A, rtol=1e-12)
+    # the untied product (S.19) is the same without the two cross terms
+    assert abs(weights(f @ W_q, g @ W_k, log_factor=terms[3]) - A).max() > 0.05
+    assert 3 * 7 == 3 + 4 + 6 + 8                   # f, t, f', t' = 1, 2, 3, 4
+
+
+@SIZES
+def test_absolute(lib, N, M):
+    t_q, t_k = draw(9, (2, N, 3), (M, 3))
+    for scale in (None, 0.5):
+        want = np.array([[[a @ b for b in t_k] for a in batch] for batch in t_q])
+        got = absolute(lib.array(t_q), lib.array(t_k), scale=scale)
+        close(got, want / (scale or 3 ** 0.5), lib)
+    with pytest.raises(ValueError, match="same number of columns"):
+        absolute(np.ones((2, 3)), np.ones((2, 2)))
+    with pytest.raises(ValueError, match="scale must be"):
+        absolute(np.ones((2, 3)), np.ones((2, 3)), scale=0.0)
+
+
+def test_padded_queries_may_hold_anything():
+    q, R, k = draw(10, (3, 2), (5, 2), (3, 2))
+    mask = np.array([[True] * 3, [False] * 3, [True] * 3])
+    want = weights(q, k, log_factor=relative(q, R), mask=mask)
+    q[1] = np.nan
+    np.testing.assert_array_equal(weights(q, k, log_factor=relative(q, R), mask=mask), want)
+    with pytest.raises(ValueError, match="must be finite"):
+        weights(k, k, log_factor=relative(q, R))
+
+
+# --- derivatives -----------------------
+
+@pytest.mark.parametrize("N, M", [(4, 4), (2, 5), (1, 3)])
+def test_gradients_of_positions(N, M):
+    f, g, W_q, W_k, W_R, table, W_T = draw(
+        11, (2, N, 5), (2, M, 5), (5, 4), (5, 4), (6, 4), (5, 4), (6, 4))
+    sines, t_q, t_k = (sinusoids(N + M - 1, 6, first=1 - N)[::-1],
+                       sinusoids(N, 6, first=M - N), sinusoids(M, 6))
+    smooth = lambda q, k, b: attention(q, k, g, log_factor=b, mask=causal(N, M))
+    check_gradient(lambda W_q, W_k, W_R: smooth(
+        f @ W_q, g @ W_k, relative(f @ W_q, sines @ W_R)), W_q, W_k, W_R)
+    check_gradient(lambda W_q, W_k, table: smooth(
+        f @ W_q, g @ W_k, relative(f @ W_q, offset_table(table, N, M))), W_q, W_k, table)
+    check_gradient(lambda W_q, W_T: smooth(
+        f @ W_q, g @ W_q, absolute(t_q @ W_T, t_k @ W_T)), W_q, W_T)
+    check_gradient(lambda C: turned(C), f[..., :4])
+    learned, = draw(12, (N, 5))
+    check_gradient(lambda t: smooth((f + t) @ W_q, g @ W_k, None), learned)

@@ -1,0 +1,131 @@
+# %% [markdown]
+# # Solutions to lesson 04, with the checks
+# Each check takes your function, tries it on several matrices and says what is wrong.
+# %%
+import numpy as np
+
+from ksvd_ref import dual, primal
+
+
+def pairs():
+    """Features of tall, wide and square matrices."""
+    rng = np.random.default_rng(41)
+    for N, M, p in ((9, 7, 4), (6, 8, 3), (5, 5, 5)):
+        yield rng.standard_normal((N, p)), rng.standard_normal((M, p))
+
+
+def shape_is(got, want, name):
+    if np.shape(got) != want:
+        raise ValueError(f"{name} must have shape {want}, got {np.shape(got)}")
+
+
+# %% [markdown]
+# **E4.1** $e(x) = W_e^\top\varphi(x)$ with $W_e = \Psi^\top H_r$. Kept as a weight, $W_e$ serves
+# every new row at $p$ multiplications per component.
+# %%
+def score_new_row(phi_new, H_r, Psi):
+    W_e = Psi.T @ H_r
+    return W_e.T @ phi_new
+
+
+def check_4_1(function):
+    rng = np.random.default_rng(1)
+    for Phi, Psi in pairs():
+        H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
+        for phi in (rng.standard_normal(Phi.shape[1]), Phi[0]):
+            kernel = np.array([np.sum(phi * psi) for psi in Psi])       # one evaluation per column
+            want = np.array([np.sum(kernel * H_r[:, l]) for l in range(len(sigma))])
+            got = function(phi, H_r, Psi)
+            shape_is(got, want.shape, "the score")
+            if np.allclose(got, kernel @ Psi[:, :len(sigma)], atol=1e-9):
+                raise AssertionError("the kernel values are combined with Psi, not with H_r")
+            if np.allclose(got, -want, atol=1e-9):
+                raise AssertionError("the score has the opposite sign")
+            if not np.allclose(got, want, atol=1e-9):
+                raise AssertionError("the score differs from sum_j h_rj kappa(x, z_j) by "
+                                     f"{np.abs(got - want).max():.1e}")
+
+
+# %% [markdown]
+# **E4.2** $W_e' = (\Psi T^{-\top})^\top H_r = T^{-1}W_e$ and
+# $W_r' = (\Phi T)^\top H_e = T^\top W_r$. $W_e'^\top W_r' = W_e^\top W_r = \Sigma$ stays.
+# %%
+def turned_weights(W_e, W_r, T):
+    return np.linalg.solve(T, W_e), T.T @ W_r
+
+
+def check_4_2(function):
+    rng = np.random.default_rng(2)
+    for Phi, Psi in pairs():
+        p = Phi.shape[1]
+        T = rng.standard_normal((p, p)) + 3 * np.eye(p)
+        found = dual.solve(Phi @ Psi.T)
+        before = primal.from_dual(found, Phi, Psi)
+        after = primal.from_dual(found, Phi @ T, Psi @ np.linalg.inv(T).T)
+        got = function(before.W_e, before.W_r, T)
+        for W, want, old, name in ((got[0], after.W_e, before.W_e, "W_e"),
+                                   (got[1], after.W_r, before.W_r, "W_r")):
+            shape_is(W, want.shape, name)
+            for other, what in ((T @ old, "T"), (T.T @ old, "T^T"), (old, "I"),
+                                (np.linalg.solve(T, old), "T^-1"),
+                                (np.linalg.solve(T.T, old), "T^-T")):
+                if np.allclose(W, other, atol=1e-9) and not np.allclose(W, want, atol=1e-9):
+                    raise AssertionError(f"{name} is multiplied by {what}: the scores of the "
+                                         "turned features come out wrong")
+            if not np.allclose(W, want, atol=1e-9):
+                raise AssertionError(f"{name} is off by {np.abs(W - want).max():.1e}")
+
+
+# %% [markdown]
+# **E4.3** $A A^\dagger A = A$, so $A(Z - A^\dagger A Z A A^\dagger)A = AZA - AZA = 0$ for every
+# $Z$.
+# %%
+def generalised_inverse(A, Z):
+    pinv = np.linalg.pinv(A)
+    return pinv + Z - pinv @ A @ Z @ A @ pinv
+
+
+def check_4_3(function):
+    rng = np.random.default_rng(3)
+    for N, M, r in ((6, 5, 3), (4, 7, 2), (5, 5, 4)):
+        A = rng.standard_normal((N, r)) @ rng.standard_normal((r, M))
+        made = []
+        for Z in rng.standard_normal((2, M, N)):
+            C = function(A, Z)
+            shape_is(C, (M, N), "C")
+            gap = np.abs(A @ C @ A - A).max() / np.abs(A).max()
+            if gap > 1e-9:
+                raise AssertionError(f"A C A differs from A by {gap:.1e}, relative, for A of shape "
+                                     f"{A.shape} and rank {r}")
+            made.append(C)
+        if np.allclose(*made, atol=1e-9):
+            raise AssertionError("two different Z give the same C: A has more than one generalised "
+                                 "inverse")
+
+
+# %% [markdown]
+# The questions. 1. $T = W_e\Sigma^{-1/2}$ if $s = p$: then $W_e' = W_r' = \Sigma^{1/2}$. 2.
+# $10^{12}$ for $K$, $1.28\cdot10^8$ for $\Phi$ and $\Psi$. 3. That $H$ is $E\Lambda$ of these
+# very scores, and that $W_r = \Phi^\top H_e$ closes the circle: $H$ are singular vectors.
+# %%
+if __name__ == "__main__":
+    def rejects(check, wrong):
+        try:
+            check(wrong)
+        except (AssertionError, ValueError) as error:
+            return str(error)
+        raise SystemExit(f"{check.__name__} accepts a wrong answer")
+
+    for check, right, wrongs in (
+            (check_4_1, score_new_row, (lambda phi, H_r, Psi: H_r.T @ Psi,
+                                        lambda phi, H_r, Psi: Psi.T @ Psi @ phi,
+                                        lambda phi, H_r, Psi: -score_new_row(phi, H_r, Psi))),
+            (check_4_2, turned_weights, (lambda W_e, W_r, T: (T @ W_e, T.T @ W_r),
+                                         lambda W_e, W_r, T: (W_e, W_r),
+                                         lambda W_e, W_r, T: turned_weights(W_r, W_e, T))),
+            (check_4_3, generalised_inverse, (lambda A, Z: np.linalg.pinv(A), lambda A, Z: Z,
+                                              lambda A, Z: np.linalg.pinv(A) + Z))):
+        check(right)
+        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
+        for wrong in wrongs:
+            print("   ", rejects(check, wrong))
