@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from autograd import grad
 from conftest import with_spectrum
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ksvd_ref import dual, features, kernels, primal
@@ -61,8 +61,7 @@ def test_same_scores_on_training_and_new_points(problem, seed):
     """E = Phi W_e = K H_r and R = Psi W_r = K^T H_e, as products that no rotation changes."""
     Phi, Psi = problem
     K, (s, sigma) = Phi @ Psi.T, kept(*problem)
-    if s == 0 or s < sigma.size and sigma[s] > 1e-9 * sigma[0]:     # the cut falls into a crowd
-        return
+    assume(s > 0 and np.all(sigma[s:] < 1e-9 * sigma[0]))           # no cut through a crowd
     P, D = primal.solve(Phi, Psi, rank=s), dual.solve(K, rank=s)
     rng = np.random.default_rng(seed)
     rows, columns = rng.standard_normal((3, Phi.shape[1])), rng.standard_normal((2, Phi.shape[1]))
@@ -120,7 +119,7 @@ def test_any_matrix_has_a_primal(A):
     close(P.sigma, D.sigma, D.sigma[0], 1e-10)
     Phi, Psi = features.compatible(A)
     E, R = primal.e_scores(Phi, P), primal.r_scores(Psi, P)
-    close(E / D.sigma @ R.T, A, D.sigma[0], 1e-6 * D.sigma[0] / D.sigma[-1] * 1e-3)
+    close(E / D.sigma @ R.T, A, D.sigma[0])
 
 
 @given(problems(), SEED)
@@ -231,11 +230,11 @@ def test_the_sign_is_joint_and_the_same_everywhere(K):
     """Columns, not products: one sign rule for three algorithms."""
     sigma = np.linalg.svd(K)[1]
     gap = np.min(-np.diff(sigma, append=0.0)) / sigma[0]
-    if gap > 1e-3:                                  # well apart: the columns are determined
-        first, *others = solve_all(K)
-        for solution in others:
-            for one, two in zip(first, solution):
-                close(one, two, np.max(np.abs(one)), 1e-6)
+    assume(gap > 1e-3)                              # well apart: the columns are determined
+    first, *others = solve_all(K)
+    for solution in others:
+        for one, two in zip(first, solution):
+            close(one, two, np.max(np.abs(one)), 1e-6)
 
 
 @given(matrices())

@@ -1,4 +1,4 @@
-"""The README's index is complete and true: a row for every tag; code, test, lesson for every row."""
+"""The index of the README is complete and true: a row per tag; code, test, lesson per row."""
 import importlib
 import inspect
 import re

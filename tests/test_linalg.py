@@ -151,6 +151,26 @@ def test_losses_that_no_rule_can_serve():
         atol=1e-14)
 
 
+@pytest.mark.parametrize("gap", [1e-1, 1e-4, 1e-8, 1e-11])
+def test_close_is_not_equal(gap):
+    """diag(1, 1 - gap): u_1 turns towards u_2 by (dK_21 sigma_1 + dK_12 sigma_2) / (s_1^2 - s_2^2).
+
+    Only the roundings below 1e-14 count as a tie; eps / gap of the digits is all that is lost.
+    """
+    a, b = 1.0, 1.0 - gap
+    K, rtol = np.diag([a, b]), 1e-13 + 4e-16 / gap
+
+    def turn(K):
+        return linalg.svd(K)[0][0, 0] * linalg.svd(K)[0][1, 0]
+    np.testing.assert_allclose(grad(turn)(K), np.array([[0.0, b], [a, 0.0]]) / (a + b) / (a - b),
+                               rtol=rtol)
+
+    def turn_of_eigenvector(S):
+        return linalg.eigh(S)[1][0, 1] * linalg.eigh(S)[1][1, 1]
+    np.testing.assert_allclose(grad(turn_of_eigenvector)(K), 0.5 * np.fliplr(np.eye(2)) / (a - b),
+                               rtol=rtol)
+
+
 def test_zero_matrix_has_no_derivative_but_a_finite_one():
     got = grad(lambda K: anp.sum(linalg.svd(K)[0] @ linalg.svd(K)[2].T))(np.zeros((3, 2)))
     np.testing.assert_array_equal(got, np.zeros((3, 2)))

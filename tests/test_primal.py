@@ -110,10 +110,10 @@ def test_zero_features_have_no_components(lib):
 
 @pytest.mark.parametrize("a, b", [(2.0 ** -500, 1.0), (2.0 ** 500, 1.0), (1.0, 2.0 ** -500),
                                   (2.0 ** 500, 2.0 ** -500), (2.0 ** 500, 2.0 ** 500),
-                                  (2.0 ** -500, 2.0 ** -500)])
+                                  (2.0 ** -500, 2.0 ** -500), (2.0 ** -900, 2.0 ** 900)])
 @pytest.mark.parametrize("case", ["p<N<M", "N<M<p", "rank-2"])
 def test_scales(case, a, b):
-    """W_e scales with Psi, W_r with Phi, sigma with both; 2^500 = 3e150."""
+    """W_e scales with Psi, W_r with Phi, sigma with both; 2^500 = 3e150, 2^900 has no square."""
     Phi, Psi = CASES[case]
     one, other = primal.solve(Phi, Psi), primal.solve(a * Phi, b * Psi)
     np.testing.assert_allclose(other.sigma / a / b, one.sigma, rtol=1e-10)
@@ -175,13 +175,15 @@ def test_the_gram_matrix_alone_is_wrong_there(condition, at_least):
     np.testing.assert_allclose(primal.solve(Phi, Psi, rank=5).sigma, SIGMA, rtol=1e-6)
 
 
-@pytest.mark.parametrize("condition, route", [(1.0, "gram"), (99.0, "gram"), (101.0, "qr"),
-                                              (1e6, "qr"), (1e12, "qr")])
-def test_the_gate(monkeypatch, condition, route):
+@pytest.mark.parametrize("condition, dtype, route", [
+    (1.0, "float64", "gram"), (99.0, "float64", "gram"), (101.0, "float64", "qr"),
+    (1e12, "float64", "qr"), (9.0, "float32", "gram"), (11.0, "float32", "qr")])
+def test_the_gate(monkeypatch, condition, dtype, route):
     """QR is called above |Phi| |Psi| / sigma_s = 100 and not below: it costs three to ten times."""
     calls, qr = [], np.linalg.qr
     monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
-    primal.solve(np.diag([1.0, 1.0 / condition]), np.eye(2))        # |Phi| = |Psi| = 1
+    Phi, Psi = np.diag([1.0, 1.0 / condition]).astype(dtype), np.eye(2, dtype=dtype)
+    primal.solve(Phi, Psi)                      # |Phi| = |Psi| = 1
     assert bool(calls) == (route == "qr")
 
 
@@ -196,14 +198,21 @@ def test_the_gate_looks_at_the_components_asked_for(monkeypatch):
     assert calls
 
 
-@pytest.mark.parametrize("condition", [10.0, 1e3, 1e5])
-def test_the_gate_in_float32(condition):
+@pytest.mark.parametrize("condition", [10.0, 300.0, 1e5])
+def test_opposed_features_in_float32(condition):
     """The limit is 10: kappa^2 eps = 1e-5. Above it QR, kappa eps."""
     Phi, Psi = (A.astype("float32") for A in opposed(0, condition))
     sigma = primal.solve(Phi, Psi, rank=5).sigma
     assert sigma.dtype == np.float32
     loss = condition ** 2 if condition <= 10.0 else condition
     np.testing.assert_allclose(sigma, SIGMA, rtol=10 * loss * 1.2e-7)
+
+
+def test_rank_is_relative_to_the_features():
+    """sigma = 1e-17 = |Phi| |Psi| 1e-17: below what one rounding of Phi or Psi would add to K."""
+    Phi, Psi = np.diag([1.0, 1e-17]), np.diag([1e-17, 1.0])
+    assert primal.solve(Phi, Psi).sigma.shape == (0,)
+    np.testing.assert_allclose(primal.solve(Phi, Psi, rank=2).sigma, [1e-17, 1e-17], rtol=1e-14)
 
 
 # --- objective and gradient
