@@ -1,17 +1,21 @@
 """The runs of lesson 11: three tasks, the arms of each, and one row of a table for one run.
 
-``python tutorials/ablations.py numbers rbf 0`` trains one arm with one seed and prints the row:
-part, arm, seed, score, share of tokens that are right, parameters, CPU seconds.
+``python tutorials/ablations.py numbers rbf 0`` trains one arm with one seed and prints its row:
+score in % exact match or in bits per character, % of single tokens that are right, and so on.
 
 Scores at a site are functions (x, z, params, heads) -> Q, K, log_factor, see encoder.content. The
 position enters in each layer and never the values (S.22), except where "words" are named: there it
 is added to the embeddings once, as in the original Transformer, and so reaches values and site B.
 """
 import csv
+import datetime
+import platform
 import sys
 import time
 from functools import partial
+from importlib.metadata import version
 from math import log
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,14 +213,36 @@ def characters(arm, seed, steps=400, T=32):
     return loss(params, rows) / log(2), 100 * np.mean(right), params
 
 
+HEADER = ["part", "arm", "seed", "score", "tokens", "parameters", "cpu_seconds"]
+TABLES = Path(__file__).with_name("tables")
+
+
 def row(part, arm, seed):
-    """One run of `part`: the values of HEADER."""
     start = time.process_time()
     score, tokens, params = globals()[part](ARMS[part][arm], int(seed))
     return [part, arm, seed, f"{score:.4g}", f"{tokens:.4g}", encoder.size(params),
             f"{time.process_time() - start:.1f}"]
 
 
-HEADER = ["part", "arm", "seed", "score", "tokens", "parameters", "cpu_seconds"]
+def write_table(part, lines, seeds):
+    """Rows of one part, as `row` printed them, under what must be known to repeat them."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "autograd"))
+    head = [f"python tutorials/11_which_kernel_which_position.py --seeds {seeds} --full",
+            f"seeds 0 to {seeds - 1}, {datetime.date.today()}, Python {platform.python_version()}, "
+            f"{versions}, one BLAS thread",
+            "score: bits per character" if part == "characters" else "score: % exact match"]
+    text = "".join(f"# {line}\n" for line in head) + ",".join(HEADER) + "\n" + "".join(lines)
+    (TABLES / f"11_{part}.csv").write_text(text)
+
+
+def read_table(part):
+    """Scores by arm, in the order of the seeds."""
+    lines = (TABLES / f"11_{part}.csv").read_text().splitlines()
+    scores = {}
+    for line in csv.DictReader(line for line in lines if not line.startswith("#")):
+        scores.setdefault(line["arm"], []).append(float(line["score"]))
+    return scores
+
+
 if __name__ == "__main__":
     csv.writer(sys.stdout, lineterminator="\n").writerow(row(*sys.argv[1:]))
