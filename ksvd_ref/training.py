@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from autograd import value_and_grad
-from autograd.misc.flatten import flatten
+from autograd.extend import defvjp, primitive
 from autograd.misc.optimizers import adam
 from tqdm import tqdm
 
@@ -79,14 +79,14 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     >>> bool(abs(done.params["x"][0] - 3.0) < 0.01)
     True
     """
-    start, unflatten = flatten(params)
+    start, unpack = pack(params)
     batches, losses, scores = iter(batches), [], []
-    value_and_gradient = value_and_grad(loss)
+    value_and_gradient = value_and_grad(lambda vector, batch: loss(unpack(vector), batch))
     every = every or steps
 
     # autograd's adam keeps float64 whatever it is given: a master copy. The model sees its own
     # dtype, which at float32 is twice as fast.
-    restore = lambda x: unflatten(x.astype(start.dtype))
+    restore = lambda x: unpack(x.astype(start.dtype))
 
     def gradient(x, step):
         if step and step % every == 0 and evaluate:
@@ -95,8 +95,7 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
             batch = next(batches)
         except StopIteration:
             raise ValueError(f"batches must last for {steps} steps, got {step}") from None
-        value, g = value_and_gradient(restore(x), batch)
-        g = flatten(g)[0]
+        value, g = value_and_gradient(x.astype(start.dtype), batch)
         norm = float(np.sqrt(g @ g))
         if not np.isfinite(norm) or not np.isfinite(value):
             raise FloatingPointError(f"loss {value} with a gradient of norm {norm} at step {step}: "
@@ -112,6 +111,52 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     if evaluate:
         scores.append((steps, evaluate(restore(x))))
     return Trained(restore(x), np.array(losses), scores)
+
+
+def pack(params):
+    """Nested parameters as one vector, and the way back, which autograd passes in one step.
+
+    autograd.misc.flatten does the same with a step for each dict, list and array: with the 68 arrays
+    of a translator that bookkeeping was a fifth and more of the time.
+
+    Parameters
+    ----------
+    params : dict, list or array, nested
+
+    Returns
+    -------
+    vector : (n,) array
+        Dicts in the order of their sorted names.
+    unpack : function of a vector
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vector, unpack = pack({"b": np.zeros(1), "a": [np.ones((1, 2))]})
+    >>> vector, unpack(2 * vector)["a"]
+    (array([1., 1., 0.]), [array([[2., 2.]])])
+    """
+    leaves = []
+
+    def number(p):                                  # the same nest, places instead of arrays
+        if isinstance(p, dict):
+            return {name: number(p[name]) for name in sorted(p)}
+        if isinstance(p, list):
+            return [number(q) for q in p]
+        leaves.append(p)
+        return len(leaves) - 1
+
+    def fill(place, parts):
+        if isinstance(place, dict):
+            return {name: fill(q, parts) for name, q in place.items()}
+        return [fill(q, parts) for q in place] if isinstance(place, list) else parts[place]
+
+    places, ends = number(params), np.cumsum([leaf.size for leaf in leaves])[:-1]
+    split = primitive(lambda vector: tuple(
+        np.reshape(part, leaf.shape) for part, leaf in zip(np.split(vector, ends), leaves)))
+    defvjp(split, lambda parts, vector: lambda g: np.concatenate([np.ravel(part) for part in g]))
+    return (np.concatenate([np.ravel(leaf) for leaf in leaves]),
+            lambda vector: fill(places, split(vector)))
 
 
 class _Rate:

@@ -3,7 +3,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from autograd.misc.flatten import flatten
 from autograd.misc.optimizers import rmsprop, sgd
+from conftest import assert_gradient
 
 from ksvd_ref import datasets, encoder, training
 
@@ -24,6 +26,21 @@ def problem(rng, steps, dtype="float64"):
 def gradient_by_hand(x, deep, A, b, clip):
     g = np.concatenate([2 * deep.ravel(), 2 * A.T @ (A @ x - b)])
     return g * min(1.0, clip / np.sqrt(np.sum(g * g)))
+
+
+def test_pack_is_autograds_flatten(rng):
+    params = {"b": [rng.standard_normal((2, 1)), {"z": rng.standard_normal(3)}],
+              "a": rng.standard_normal((2, 2, 2))}
+    (vector, unpack), (want, unflatten) = training.pack(params), flatten(params)
+    np.testing.assert_array_equal(vector, want)
+    for f in (unpack, unflatten):
+        again = f(2.0 * vector)
+        np.testing.assert_array_equal(again["b"][1]["z"], 2.0 * params["b"][1]["z"])
+        np.testing.assert_array_equal(again["a"], 2.0 * params["a"])
+    loss = lambda p: (p["a"] ** 3).sum() * p["b"][1]["z"][0] + p["a"][0, 0, 0] ** 2
+    assert_gradient(lambda v: loss(unpack(v)), vector)  # b[0] is not used: its gradient is 0
+    unpack, template = training.pack(rng.standard_normal(3))[1], np.arange(3.0)
+    np.testing.assert_array_equal(unpack(template), template)
 
 
 @pytest.mark.parametrize("clip", [0.5, 1e9])

@@ -186,10 +186,9 @@ plt.show()
 # smaller the model, and name the causal mask as what is left of the position.
 #
 # **The caveat.** 24.28 against 30.92 looks like a large effect of position. But Transformer-XL,
-# whose own report is 24.0, carries a memory from segment to segment and is trained on every position
-# of it. If the arms differ in memory, loss and size as well as in position, and a model without
-# positions hardly could use such a memory, then most of the gap is not the position's. In a run
-# where only the position changes, expect less: here, 0.2 bits between additive and the best.
+# whose own report is 24.0, carries a memory from segment to segment. If the arms differ in memory,
+# loss or size as well, part of the gap is not the position's; that cannot be settled from outside.
+# In a run where only the position changes, as here, expect less.
 # %%
 for part, pairs in (("numbers", (("exponential", "exponential, symmetric"),
                                  ("exponential", "product at A, B"),

@@ -113,7 +113,7 @@ def check_11_3(function):
 
 
 # %% [markdown]
-# The questions. 1. The decoder's causal mask tells it how many words it has written, from its second
+# The questions. 1. The causal mask tells the decoder how many words it has written, from its second
 # block on; the encoder sees a bag of words and cannot tell *two thousand nine hundred* from *nine
 # thousand two hundred*. 2. The same two arms with more seeds, paired seed by seed. 3. That it is
 # sign-blind (claim D9): a head can ask for a direction, not for one end of it.
