@@ -116,8 +116,8 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
 def pack(params):
     """Nested parameters as one vector, and the way back, which autograd passes in one step.
 
-    autograd.misc.flatten does the same with a step for each dict, list and array: with the 68 arrays
-    of a translator that bookkeeping was a fifth and more of the time.
+    autograd.misc.flatten does the same with a step for each dict, list and array: with the 68 of
+    a translator that bookkeeping was a fifth and more of the time.
 
     Parameters
     ----------

@@ -258,6 +258,26 @@ def translation(**how):
 ATTEND = partial(encoder.attend, heads=2)
 
 
+@pytest.mark.parametrize("closing", [True, False])
+def test_models_are_their_blocks_in_a_row(rng, closing):
+    p, source, target = translation(closing=closing), [3, 0, 6], [1, 5, 5, 2]
+    x, y, past = p["embed"][source], p["embed_target"][target], np.tril(np.ones((4, 4), bool))
+    for block in p["blocks"]:
+        x = encoder.encoder_block(x, block, ATTEND)
+    x = norm_by_loops(x, p["norm_source"]) if closing else x
+    for block in p["decoder_blocks"]:
+        y = encoder.decoder_block(y, x, block, ATTEND, ATTEND, past)
+    y = norm_by_loops(y, p["norm"]) if closing else y
+    got = encoder.translator(np.array(source), np.array(target), p, [ATTEND] * 3)
+    np.testing.assert_allclose(got, y @ p["W_out"] + p["b_out"], rtol=1e-11, atol=1e-11)
+    p, y = model(), model()["embed"][target]
+    for block in p["blocks"]:
+        y = encoder.encoder_block(y, block, ATTEND, past)
+    y = norm_by_loops(y, p["norm"])
+    np.testing.assert_allclose(encoder.language_model(np.array(target), p, ATTEND),
+                               y @ p["W_out"] + p["b_out"], rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_the_future_changes_nothing(rng, n):
     tokens = rng.integers(7, size=(3, 6))
