@@ -5,7 +5,8 @@
     features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
     equations           every equation of the derivation as a residual on your own matrix
     smoother  positions attention = kernel x position x value x filter
-    datasets  plots     the bundled data; the figures (Matplotlib is loaded only when one is drawn)
+    datasets  files     the bundled data; the reader's own
+    plots               the figures; Matplotlib is loaded only when one is drawn
 
 kernels and dual never see Phi and Psi, primal never sees K: that both agree is the subject.
 """
@@ -13,7 +14,7 @@ import importlib
 
 __version__ = "0.1.0"
 __all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "equations", "smoother",
-           "positions", "datasets", "plots"]
+           "positions", "datasets", "files", "plots"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

@@ -136,7 +136,7 @@ def verify_files(options):
 def _features(options):
     """Phi, Psi, labels of rows and columns, and a sentence that says what K is."""
     from . import features, kernels
-    from .backend import as_matrix
+    from .backend import as_pair
     from .files import read
     given = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
              if getattr(options, name) is not None}
@@ -157,7 +157,7 @@ def _features(options):
     else:
         X = Z = _one(arrays)
         columns, pair = (rows, ("X", "X")) if options.kernel else (columns, None)
-    X, Z = as_matrix(X, pair[0] if pair else "K"), as_matrix(Z, pair[1] if pair else "K")
+    X, Z = as_pair(X, Z, pair or ("K", "K"))
     shape = (len(X), len(Z)) if pair else X.shape
     if min(shape) > LARGEST:
         raise ValueError(f"at most {LARGEST} on the short side expected for the dual, got {shape}: "

@@ -53,7 +53,8 @@ def _library(x):
     if isinstance(x, Box):      # its own __array_namespace__() has NumPy's linalg, untraced
         return anp
     if isinstance(x, (list, tuple)):
-        return anp if any(isinstance(entry, Box) for entry in x) else np
+        return anp if any(isinstance(entry, Box) or isinstance(entry, (list, tuple))
+                          and _library(entry) is anp for entry in x) else np
     cupy = sys.modules.get("cupy")                  # whoever holds a CuPy array has imported CuPy
     if cupy is not None and isinstance(x, cupy.ndarray):
         return cupy                                 # CuPy 14 has no __array_namespace__
@@ -236,7 +237,7 @@ def check_number(value, name, above=None):
     """
     try:
         number = float(value)       # a NumPy float64 would turn float32 data into float64
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     low = float("-inf") if above is None else above
     if isinstance(value, str) or not low < number < float("inf"):

@@ -6,8 +6,8 @@ number that is zero on paper: relative to sigma_1, and with component l weighted
 vectors of both halves meet, since rounding turns a singular vector by about eps / delta_l.
 
 delta_l    min(sigma_l, distance of sigma_l from the other sigma) / sigma_1, ties excepted
-C          the tolerance is C max(N, M, p) eps kappa: a modest multiple of the backward error of an SVD
-           or a QR decomposition. kappa = |Phi| |Psi| / sigma_1 is what Phi Psi^T itself may lose.
+C          the tolerance is C max(N, M, p) eps kappa, a modest multiple of the backward error of an
+           SVD or a QR; kappa = |Phi| |Psi| / sigma_1 is what forming Phi Psi^T itself may lose.
 
 K.n are the tags of the equations, Vn those of the claims that are identities, EY is Eckart-Young.
 V5 and V7 are counter-examples and V9 is a count: lesson 05 has them.

@@ -197,7 +197,7 @@ def positive_random(Q, K, *, m, seed):
 
     def phi(X):
         logs = X @ W - 0.5 * xp.sum(X * X, axis=1, keepdims=True)          # (N, m)
-        if float(xp.max(logs)) >= 0.99 * float(np.log(float(xp.finfo(X.dtype).max))):
+        if xp.max(logs) >= 0.99 * float(np.log(float(xp.finfo(X.dtype).max))):
             raise ValueError("a random feature overflows: scale Q and K down")
         return xp.exp(logs) / float(m) ** 0.5
     return phi(Q), phi(K)

@@ -100,6 +100,8 @@ def _read_text(path, suffix):
     if not body:
         raise ValueError("a table of numbers expected, found only a header")
     width = len(body[0][1])
+    if width == labelled:
+        raise ValueError("a table of numbers expected, found only labels")
     A = np.empty((len(body), width - labelled))
     for i, (n, row) in enumerate(body):
         if len(row) != width:
@@ -111,10 +113,10 @@ def _read_text(path, suffix):
                 raise ValueError(f"a number expected, found {cell!r} in line {n}, "
                                  f"column {j + labelled + 1}")
             A[i, j] = value
-    if header:                                          # with or without a cell above the labels
-        columns = columns[max(0, len(columns) - A.shape[1]):]
-        if len(columns) != A.shape[1]:
-            raise ValueError(f"a header of {A.shape[1]} names expected, found {len(columns)}")
+    if header and len(columns) not in (width, A.shape[1]):
+        raise ValueError(f"a header of {A.shape[1]} names expected, found {len(columns)} in line "
+                         f"{table[0][0]}")
+    columns = columns and columns[-A.shape[1]:]         # the cell above the labels may be missing
     return File({"A": A}, [row[0] for _, row in body] if labelled else None, columns)
 
 

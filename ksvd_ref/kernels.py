@@ -142,9 +142,10 @@ def exponential(X, Z, *, scale=None):
     X, Z = as_pair(X, Z)
     xp = namespace(X, Z)
     logits = _logits(X, Z, scale)
-    if float(xp.max(logits)) >= math.log(float(xp.finfo(logits.dtype).max)):
-        raise ValueError(f"exp overflows at the largest score, {float(xp.max(logits)):.4g}: use "
-                         "kernels.softmax, which takes out the row maximum, or a larger scale")
+    limit = math.log(float(xp.finfo(logits.dtype).max))
+    if xp.max(logits) >= limit:
+        raise ValueError(f"exp overflows, a score is not below {limit:.4g}: use kernels.softmax, "
+                         "which takes out the row maximum, or a larger scale")
     return xp.exp(logits)
 
 
@@ -241,7 +242,8 @@ def sne(X, Z, *, gamma=1.0):
     array([[0.75, 0.25]])
     """
     X, Z = as_pair(X, Z)
-    return row_normalised_exp(-check_number(gamma, "gamma", above=0.0) * squared_distances(X, Z))
+    gamma = check_number(gamma, "gamma", above=0.0)
+    return row_normalised_exp(-_finite(gamma * squared_distances(X, Z)))    # inf - inf is NaN
 
 
 def gram(kernel, X, Z):
@@ -282,8 +284,8 @@ def gram(kernel, X, Z):
             raise ValueError("kernel(x, z) must return one real number, got "
                              f"{type(number).__name__} for row {i} and column {j}")
         return 0.0 * X[i, 0] + number               # an array of the right library and dtype
-    return _finite(xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])])
-                             for i in range(X.shape[0])]))
+    return as_matrix(xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])])
+                               for i in range(X.shape[0])]), "kernel(x, z)")
 
 
 def center(K):
@@ -466,7 +468,7 @@ defvjp(_squared_distances,
 
 def _logits(X, Z, scale):
     scale = X.shape[1] ** 0.5 if scale is None else check_number(scale, "scale", above=0.0)
-    return _finite(X @ Z.T) / scale
+    return _finite(X @ Z.T / scale)
 
 
 def _finite(K):

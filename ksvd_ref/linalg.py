@@ -9,6 +9,8 @@ from autograd.extend import defvjp, primitive
 
 from .backend import like, namespace
 
+TIE = 10.0      # values equal on paper come out up to a few roundings apart, not one
+
 
 def svd(K):
     r"""Thin singular value decomposition (Eq. K.6), differentiable also where a sigma repeats.
@@ -58,12 +60,13 @@ def _svd(K):
 
 def _svd_vjp(answer, K):
     U, sigma, V = answer
-    inverse = reciprocal(sigma, sigma[0] * max(K.shape) * np.finfo(sigma.dtype).eps)
+    noise = sigma[0] * max(K.shape) * np.finfo(sigma.dtype).eps
+    inverse = reciprocal(sigma, noise)
 
     def vjp(g):
         gU, g_sigma, gV = g
         P, Q = U.T @ gU, V.T @ gV
-        inner = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, max(K.shape))
+        inner = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, TIE * noise)
         left = (gU - U @ P) * inverse @ V.T         # what lies outside the span of U, of V
         right = U * inverse @ (gV - V @ Q).T
         return U @ inner @ V.T + left + right
@@ -73,7 +76,7 @@ def _svd_vjp(answer, K):
 defvjp(_svd, _svd_vjp)
 
 
-def svd_core(sigma, P, Q, g_sigma, size):
+def svd_core(sigma, P, Q, g_sigma, noise):
     """Middle factor of the derivative of an SVD, U (...) V^T, from the rotations P and Q.
 
     Parameters
@@ -83,8 +86,8 @@ def svd_core(sigma, P, Q, g_sigma, size):
         U^T gU - gU^T U and V^T gV - gV^T V: how the loss turns the left and the right vectors.
     g_sigma : (k,) array
         Derivative of the loss by sigma.
-    size : int
-        max(N, M), for the level of rounding.
+    noise : number
+        Sigma that are closer than this count as equal.
 
     Returns
     -------
@@ -93,11 +96,10 @@ def svd_core(sigma, P, Q, g_sigma, size):
     Examples
     --------
     >>> import numpy as np
-    >>> svd_core(np.array([2.0, 1.0]), np.zeros((2, 2)), np.zeros((2, 2)), np.array([1.0, 1.0]), 2)
+    >>> svd_core(np.array([2.0, 1.0]), np.zeros((2, 2)), np.zeros((2, 2)), np.ones(2), 1e-15)
     array([[1., 0.],
            [0., 1.]])
     """
-    noise = sigma[0] * size * np.finfo(sigma.dtype).eps
     gap, total = sigma[None, :] - sigma[:, None], sigma[None, :] + sigma[:, None]
     # P + Q turns both sides together, P - Q one against the other. Where sigma_i = sigma_j only the
     # first is undetermined: setting 1 / (sigma_j^2 - sigma_i^2) to 0 loses the second too, and with
@@ -160,7 +162,7 @@ def _eigh(S):
 def _eigh_vjp(answer, S):
     w, V = answer
     noise = max(abs(w)) * S.shape[0] * np.finfo(w.dtype).eps
-    split = reciprocal(w[None, :] - w[:, None], noise)
+    split = reciprocal(w[None, :] - w[:, None], TIE * noise)
 
     def vjp(g):
         inner = split * (V.T @ g[1]) + anp.diag(g[0])

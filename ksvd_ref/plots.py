@@ -24,10 +24,10 @@ def matrix(ax, K, *, rows=None, columns=None, title="K"):
     matplotlib.image.AxesImage
     """
     top = float(np.abs(K).max())
-    signed = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if K.min() < 0 < K.max() \
-        else {"cmap": "cividis"}
+    signed = K.min() < -1e-9 * top and K.max() > 1e-9 * top             # rounding is no sign
+    colours = {"cmap": "RdBu_r", "vmin": -top, "vmax": top} if signed else {"cmap": "cividis"}
     image = ax.imshow(K, aspect="equal" if max(K.shape) < 4 * min(K.shape) else "auto",
-                      interpolation="nearest", **signed)
+                      interpolation="nearest", **colours)
     ax.set(title=title, xlabel="column j", ylabel="row i")
     for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
         if labels is not None and len(labels) <= 30:

@@ -15,7 +15,7 @@ import numpy as np
 from autograd.extend import defvjp_argnums, primitive
 
 from .backend import as_array, as_matrix, as_pair, namespace
-from .linalg import check_rank, numerical_rank, reciprocal, signs, svd, svd_core
+from .linalg import TIE, check_rank, numerical_rank, reciprocal, signs, svd, svd_core
 
 
 class Primal(NamedTuple):
@@ -58,8 +58,8 @@ def solve(Phi, Psi, rank=None):
     TypeError
         If an argument is not an array of real numbers, or the arrays belong to different libraries.
     ValueError
-        If an argument is not a matrix, is empty or is not finite, the numbers of columns differ, or
-        `rank` is out of range.
+        If an argument is not a matrix, is empty or is not finite, the numbers of columns differ,
+        their product overflows, or `rank` is out of range.
 
     Notes
     -----
@@ -86,6 +86,8 @@ def solve(Phi, Psi, rank=None):
     limit = min(N, M, p)
     rank = check_rank(rank, limit, f"Phi of shape {(N, p)} and Psi of shape {(M, p)}")
     W_e, sigma, W_r, norm = (_traced if xp is anp else _factor)(Phi, Psi, rank or limit)
+    if not norm < float("inf"):
+        raise ValueError("Phi Psi^T overflows: scale Phi or Psi down")
     s = numerical_rank(sigma, N, M, norm) if rank is None else rank
     W_e, sigma, W_r = W_e[:, :s], sigma[:s], W_r[:, :s]
     if s == 0:
@@ -99,12 +101,16 @@ def _factor(Phi, Psi, s):
     xp = namespace(Phi, Psi)
     a, b = (float(xp.max(xp.abs(A))) or 1.0 for A in (Phi, Psi))
     Phi, Psi = Phi / a, Psi / b                     # or the Gram matrix of 1e-200 would be 0
-    limit = 100.0 if Phi.dtype == xp.float64 else 10.0
     U, sigma, V, R_phi, R_psi, norm = _core(_gram_root(Phi), _gram_root(Psi))
-    if not norm <= limit * float(sigma[s - 1]):
+    if not norm <= _gram_limit(Phi) * float(sigma[s - 1]):
         U, sigma, V, R_phi, R_psi, norm = _core(xp.linalg.qr(Phi)[1], xp.linalg.qr(Psi)[1])
     k = min(Phi.shape[0], Psi.shape[0], Phi.shape[1])
     return b * (R_psi.T @ V[:, :k]), a * (b * sigma[:k]), a * (R_phi.T @ U[:, :k]), a * (b * norm)
+
+
+def _gram_limit(A):
+    """The largest |Phi| |Psi| / sigma_s at which the Gram matrix is safe."""
+    return 100.0 if A.dtype == namespace(A).float64 else 10.0
 
 
 def _gram_root(A):
@@ -130,7 +136,9 @@ def _traced_vjp(argnums, answer, args, kwargs):
     # W_r = Phi^T U. K does not occur: U = Phi W_e / sigma leaves Phi times a p x p matrix.
     (W_e, sigma, W_r, norm), (Phi, Psi, _) = answer, args
     size = max(Phi.shape[0], Psi.shape[0])
-    inverse = reciprocal(sigma, norm * size * np.finfo(sigma.dtype).eps)
+    eps = np.finfo(sigma.dtype).eps
+    inverse = reciprocal(sigma, norm * size * eps)
+    tie = TIE * norm * max(size, _gram_limit(sigma)) * eps    # the Gram matrix costs more
 
     def side(A, B, W_a, W_b, g_a, g_b, turn):
         outside = (g_a.T @ B.T) @ B - (g_a.T @ W_a) @ W_a.T                # (s, p)
@@ -141,7 +149,7 @@ def _traced_vjp(argnums, answer, args, kwargs):
     def vjp(g):
         g_e, g_sigma, g_r, _ = g
         P, Q = W_r.T @ g_r, W_e.T @ g_e
-        turn = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, size)
+        turn = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, tie)
         both = (side(Phi, Psi, W_e, W_r, g_e, g_r, turn),
                 side(Psi, Phi, W_r, W_e, g_r, g_e, turn.T))
         return tuple(both[n] for n in argnums)
@@ -159,7 +167,7 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
               \qquad E = \Phi W_e, \quad R = \Psi W_r
 
     The sums of Chen et al., NeurIPS 2023, as matrices. J is 0 at every solution (K.22),
-    and at many points that are none (V5): the test for a solution is `gradient`.
+    and at many points that are none (V5): the test for a solution is `stationarity`.
 
     Parameters
     ----------
@@ -227,6 +235,53 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
     W_e, W_r, Lambda, Phi, Psi = _weights(W_e, W_r, Lambda, Phi, Psi)
     namespace(W_e, W_r, Lambda, Phi, Psi)
     return Phi.T @ (Phi @ W_e) * Lambda - W_r, Psi.T @ (Psi @ W_r) * Lambda - W_e
+
+
+def stationarity(W_e, W_r, Lambda, Phi, Psi):
+    r"""How far a point is from solving the problem: the relative residual of K.17 (Eq. K.17).
+
+    .. math:: \Phi^\top \Phi W_e \Lambda = W_r, \qquad \Psi^\top \Psi W_r \Lambda = W_e
+
+    The coupled covariances: H eliminated instead of W. For each equation the size of the difference
+    over the sizes of its two sides; the larger of both. Costs O((N + M) p s), and K never occurs.
+
+    Parameters
+    ----------
+    W_e, W_r : (p, s) array
+    Lambda : (s,) array
+    Phi : (N, p) array
+    Psi : (M, p) array
+
+    Returns
+    -------
+    number
+        Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, W = 0 excepted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `objective`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, Phi, Psi = np.ones((2, 1)), np.diag([2.0, 1.0]), np.eye(2)
+    >>> abs(objective(one, one, [4 / 7], Phi, Psi)) < 1e-15                # J = 0, and yet (V5):
+    np.True_
+    >>> stationarity(one, one, [4 / 7], Phi, Psi)                         # 1.355 / (2.356 + 1.414)
+    np.float64(0.359)
+    """
+    dW_e, dW_r = gradient(W_e, W_r, Lambda, Phi, Psi)
+    xp = namespace(dW_e, dW_r)
+
+    def size(A):
+        square = xp.sum(A * A)
+        return xp.where(square > 0.0, xp.sqrt(xp.where(square > 0.0, square, 1.0)), 0.0)
+
+    def ratio(difference, side):
+        whole = size(difference + side) + size(side)
+        return size(difference) / xp.where(whole > 0.0, whole, 1.0)
+    return xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e))
 
 
 def _weights(W_e, W_r, Lambda, Phi, Psi):

@@ -1,0 +1,173 @@
+"""What every test shares: generator, array libraries, central differences, bad input, figures."""
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")               # before anything can open a window
+
+import array_api_strict as strict   # noqa: E402
+import autograd                     # noqa: E402
+import hypothesis                   # noqa: E402
+import numpy as np                  # noqa: E402
+import pytest                       # noqa: E402
+
+hypothesis.settings.register_profile("ksvd_ref", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("ksvd_ref")
+
+
+class Library:
+    """One array library in one precision, on one device."""
+
+    def __init__(self, xp, dtype, device=None):
+        self.xp, self.name = xp, dtype
+        self.dtype = getattr(xp, dtype)
+        self.place = {} if device is None else {"device": strict.Device(device)}
+        self.tol = 1e3 * float(np.finfo(dtype).eps)     # a thousand roundings: 2e-13 and 1e-4
+
+    def array(self, host):
+        return self.xp.asarray(np.asarray(host, dtype=self.name), dtype=self.dtype, **self.place)
+
+    def host(self, x):
+        """The same numbers as a NumPy float64 array; `x` must have kept library and dtype."""
+        self.keeps(x)
+        if self.place:
+            x = x.to_device(strict.Device("CPU_DEVICE"))
+        elif hasattr(x, "get"):
+            x = x.get()
+        return np.asarray(x, dtype=np.float64)
+
+    def keeps(self, x):
+        assert x.dtype == self.dtype, f"{self.name} became {x.dtype}"
+        assert type(x) in (type(self.array([0.0])), np.dtype(self.name).type), type(x)
+        if self.place:
+            assert x.device == self.place["device"], f"moved to {x.device}"
+
+
+# The devices of array-api-strict refuse every hidden trip through NumPy, as a GPU would; no_float64
+# refuses every hidden float64, but makes float32 where no dtype is given: device1 sees that.
+LIBRARIES = [
+    pytest.param(lambda: Library(np, "float64"), id="numpy-float64"),
+    pytest.param(lambda: Library(np, "float32"), id="numpy-float32"),
+    pytest.param(lambda: Library(strict, "float64", "device1"), id="device1-float64"),
+    pytest.param(lambda: Library(strict, "float32", "device1"), id="device1-float32"),
+    pytest.param(lambda: Library(strict, "float32", "no_float64"), id="no_float64-float32"),
+]
+try:
+    import cupy
+    cupy.zeros(1)                   # installed is not usable: this needs a GPU
+except Exception:                   # no CuPy, no driver, no GPU: nothing to collect
+    pass
+else:
+    LIBRARIES += [pytest.param(lambda: Library(cupy, "float64"), id="cupy-float64"),
+                  pytest.param(lambda: Library(cupy, "float32"), id="cupy-float32")]
+
+
+@pytest.fixture(params=LIBRARIES)
+def lib(request):
+    return request.param()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def figures():
+    """A lesson sets its style and leaves its figures open; neither reaches the next test."""
+    with matplotlib.rc_context():
+        yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+def central(f, X):
+    """Gradient of the number f(X) by central differences, entry by entry."""
+    X = np.array(X, dtype=float)
+    step = 6e-6 * np.max(np.abs(X))                     # cube root of eps, at the scale of X
+    slope = np.zeros(X.shape)
+    for index in np.ndindex(*X.shape):
+        change = np.zeros(X.shape)
+        change[index] = step
+        slope[index] = (f(X + change) - f(X - change)) / (2.0 * step)
+    return slope
+
+
+def assert_gradient(f, X, tol=1e-7):
+    """autograd's gradient of f at X has the shape of X and equals central differences.
+
+    Both have their scale from the largest entry, or f / X where the gradient vanishes. Relative to
+    that the differences err by step^2 = 4e-11 times the third derivative and by eps / step = 4e-11
+    of rounding: 1e-7 leaves room for a curvature of a few thousand.
+    """
+    X = np.array(X, dtype=float)
+    got, want = autograd.grad(f)(X), central(f, X)
+    assert got.shape == X.shape and got.dtype == np.float64
+    scale = max(np.max(np.abs(want)), abs(f(X)) / np.max(np.abs(X)))
+    np.testing.assert_allclose(got, want, rtol=0, atol=tol * scale)
+
+
+def with_spectrum(rng, N, M, sigma):
+    """Matrix (N, M) with singular values `sigma`, descending, and random singular vectors."""
+    r = len(sigma)
+    U, V = (np.linalg.qr(rng.standard_normal((n, r)))[0] for n in (N, M))
+    return U * np.asarray(sigma, dtype=float) @ V.T
+
+
+def _with_first(A, value):
+    A = np.array(A, dtype=np.result_type(np.asarray(A), type(value)))
+    A[(0,) * A.ndim] = value
+    return A
+
+
+# kind -> what becomes of a good array, the error, what its message must hold
+BAD = {
+    "nan": (lambda A: _with_first(A, np.nan), ValueError, "finite"),
+    "inf": (lambda A: _with_first(A, np.inf), ValueError, "finite"),
+    "fewer-axes": (lambda A: A[0], ValueError, "axes"),
+    "more-axes": (lambda A: A[None], ValueError, "axes"),
+    "no-rows": (lambda A: A[:0], ValueError, "(0,"),
+    "complex": (lambda A: A + 0j, TypeError, "complex128"),
+    "object": (lambda A: A.astype(object), TypeError, "object"),
+    "text": (lambda A: A.astype(str), TypeError, "<U"),
+    "float16": (lambda A: A.astype("float16"), TypeError, "float16"),
+    "masked": (lambda A: np.ma.masked_array(A), TypeError, "masked"),
+}
+
+
+def refusals(table):
+    """Parameters for assert_refused: every kind of bad input in every array argument.
+
+    table: name -> (call, {argument: good array}).
+    """
+    return [pytest.param(call, good, name, kind, id=f"{title}-{name}-{kind}")
+            for title, (call, good) in table.items() for name in good for kind in BAD]
+
+
+def assert_refused(call, good, name, kind):
+    """The error has the right type, names the argument and says what came."""
+    spoil, error, word = BAD[kind]
+    with pytest.raises(error) as caught:
+        call(**{**good, name: spoil(np.asarray(good[name]))})
+    assert name in str(caught.value) and word in str(caught.value), str(caught.value)
+
+
+def mixtures(table):
+    """Parameters for assert_not_mixed: each of several array arguments from another library."""
+    return [pytest.param(call, good, name, id=f"{title}-{name}")
+            for title, (call, good) in table.items() if len(good) > 1 for name in good]
+
+
+def assert_not_mixed(call, good, name):
+    with pytest.raises(TypeError, match="one library expected, got array_api_strict and numpy"):
+        call(**{**good, name: strict.asarray(good[name])})
+
+
+def assert_pure(call, good):
+    """Writes into no argument, and gives the same when called again."""
+    good = {name: np.array(value) for name, value in good.items()}
+    for value in good.values():
+        value.flags.writeable = False
+    first, second = call(**good), call(**good)
+    for one, two in zip(*(x if isinstance(x, tuple) else (x,) for x in (first, second))):
+        np.testing.assert_array_equal(one, two, strict=True)

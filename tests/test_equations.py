@@ -1,0 +1,169 @@
+"""Every equation holds on every kind of matrix, and notices when an ingredient is wrong."""
+import numpy as np
+import pytest
+
+from ksvd_ref import datasets, dual, equations, features, kernels, primal
+
+TAGS = [equations.describe(function)[0] for function in equations.EQUATIONS]
+
+
+def orthonormal(rng, n, k):
+    return np.linalg.qr(rng.standard_normal((n, k)))[0]
+
+
+def matrices():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((8, 8))
+    return {
+        "wide": rng.standard_normal((4, 9)), "tall": rng.standard_normal((9, 4)), "square": A,
+        "1 x 1": np.array([[-3.0]]), "row": rng.standard_normal((1, 6)),
+        "column": rng.standard_normal((6, 1)), "symmetric": A + A.T, "antisymmetric": A - A.T,
+        "rank 2": rng.standard_normal((7, 2)) @ rng.standard_normal((2, 5)),
+        "identity": np.eye(5), "permutation": np.eye(6)[[2, 0, 1, 5, 4, 3]],
+        "repeated": orthonormal(rng, 7, 5) * [3.0, 3, 3, 1, 1] @ orthonormal(rng, 6, 5).T,
+        "nearly repeated": orthonormal(rng, 7, 4) * [1 + 1e-9, 1, 1 - 1e-7, 0.5]
+        @ orthonormal(rng, 6, 4).T,
+        "spread 1e-9": orthonormal(rng, 7, 4) * [1, 1e-3, 1e-6, 1e-9] @ orthonormal(rng, 6, 4).T,
+        "Hadamard": np.kron([[1, 1], [1, -1]], [[1, 1], [1, -1]]),
+        "small": 1e-150 * A, "large": 1e150 * A, "counts": rng.integers(0, 3, (10, 6)),
+        "softmax": kernels.softmax(A[:6, :], A), "migration": datasets.canada_migration().A,
+    }
+
+
+@pytest.mark.parametrize("rank", [None, 1, 2])
+@pytest.mark.parametrize("name", matrices())
+def test_every_equation_holds(name, rank):
+    A = matrices()[name]
+    if rank and rank > np.linalg.matrix_rank(A):
+        with pytest.raises(ValueError, match="numerical rank 1 "):
+            equations.verify_matrix(A, rank=rank)
+        return
+    assert [residual for residual in equations.verify_matrix(A, rank=rank) if not residual.ok] == []
+
+
+@pytest.mark.parametrize("shapes", [(9, 7, 4), (4, 7, 9), (5, 5, 5), (1, 3, 2), (3, 1, 6)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_equation_holds_for_features(shapes, dtype):
+    rng = np.random.default_rng(1)
+    N, M, p = shapes
+    Phi = rng.standard_normal((N, p)).astype(dtype)
+    Psi = rng.standard_normal((M, p)).astype(dtype)
+    assert [residual for residual in equations.verify(Phi, Psi) if not residual.ok] == []
+
+
+def test_opposed_features():
+    # |Phi| |Psi| / sigma_1 = 1e3: what Psi makes large Phi makes small, and the tolerance says so
+    rng = np.random.default_rng(2)
+    U, V, d = orthonormal(rng, 20, 4), orthonormal(rng, 15, 4), np.array([1.0, 1e-1, 1e-2, 1e-3])
+    found = equations.verify(U * d, V / d * [4, 3, 2, 1])
+    assert [residual for residual in found if not residual.ok] == []
+    assert 100 < found[0].tolerance / equations.verify(U, V * [4, 3, 2, 1])[0].tolerance < 1000
+
+
+def test_on_the_library(lib):
+    rng = np.random.default_rng(3)
+    Phi, Psi = lib.array(rng.standard_normal((6, 4))), lib.array(rng.standard_normal((5, 4)))
+    found = equations.verify(Phi, Psi)
+    assert [residual for residual in found if not residual.ok] == []
+    assert all(isinstance(residual.value, float) for residual in found)
+
+
+@pytest.fixture(scope="module")
+def s():
+    rng = np.random.default_rng(4)
+    Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
+    return equations.solution(Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0))
+
+
+MEAN = np.array([[0.1, -0.2, 0.3, 0.1]])
+ONE_SIDE = "K.7 K.12 K.13 K.15 K.16 K.19 K.20 K.21 K.23 K.35 EY V10 V11 V12 V13 V15"
+PERTURBED = {
+    "H_e flipped, H_r not": (lambda s: {"H_e": -s.H_e}, ONE_SIDE),
+    "one column of H_r flipped": (lambda s: {"H_r": s.H_r * [-1, 1, 1, 1]}, ONE_SIDE),
+    "W_e flipped, W_r not": (lambda s: {"W_e": -s.W_e},
+                             "K.12 K.14 K.17 K.18 K.20 K.22 K.23 V3 V4 V14"),
+    "Lambda = Sigma": (lambda s: {"Lambda": s.sigma}, "K.11 K.13 K.17 K.18 K.22 V3 V8 V15 V17"),
+    "W_e and W_r exchanged": (lambda s: {"W_e": s.W_r, "W_r": s.W_e},
+                              "K.10 K.11 K.12 K.14 K.17 K.18 K.20 K.22 V3 V4 V6 V8"),
+    "H without norm 1": (lambda s: {"H_e": 2 * s.H_e, "H_r": 2 * s.H_r},
+                         "K.7 K.12 K.13 K.20 K.21 K.23 EY V10 V12 V15"),
+    "a rank too small": (lambda s: {"rank": s.rank - 1}, "V11 V16"),
+    # the mean of phi (of psi) was not taken off a new point; a constant alone would not show, since
+    # centred singular vectors are orthogonal to it
+    "a new row not centred": (lambda s: {"K_rows": s.K_rows + MEAN @ s.Psi.T}, "K.20"),
+    "a new column not centred": (lambda s: {"K_columns": s.K_columns + s.Phi @ MEAN.T}, "K.20"),
+    "another entry of K": (lambda s: {"K": s.K + 1e-6 * np.eye(9, 7)},
+                           "K.7 K.15 K.16 K.19 K.23 K.33 EY V10 V11 V12 V13 V15"),
+    "sigma off by 1e-6": (lambda s: {"sigma": s.sigma * (1 + 1e-6)},
+                          "K.7 K.15 K.16 K.19 K.21 K.35 K.39 EY V4 V8 V11 V12 V13 V14 V15 V17"),
+    "another C than the inverse": (
+        lambda s: {"compatible": features.compatible(s.K, s.K.T)}, "K.33"),
+    "w of kernel PCA": (lambda s: {"pca": s.pca._replace(W_e=1.1 * s.pca.W_e)}, "V18"),
+    "sigma of kernel PCA": (lambda s: {"pca": s.pca._replace(sigma=1.1 * s.pca.sigma)}, "K.34"),
+    "sides not exchanged": (lambda s: {"transposed": primal.solve(s.Phi, s.Psi)}, "V17"),
+}
+
+
+@pytest.mark.parametrize("name", PERTURBED)
+def test_a_wrong_ingredient_is_reported_by_exactly_these(s, name):
+    change, tags = PERTURBED[name]
+    found = [r.tag for r in equations.residuals(s._replace(**change(s))) if not r.ok]
+    assert found == tags.split()
+
+
+def test_a_wrong_gradient_is_reported(s, monkeypatch):
+    right = primal.gradient
+    monkeypatch.setattr(primal, "gradient", lambda *args: tuple(-g for g in right(*args)))
+    assert [r.tag for r in equations.residuals(s) if not r.ok] == ["V1", "V2"]
+    monkeypatch.setattr(primal, "gradient", lambda *args: right(*args)[::-1])
+    assert {"V1", "V2"} <= {r.tag for r in equations.residuals(s) if not r.ok}
+
+
+def test_no_equation_is_beyond_doubt():
+    reported = {tag for _, tags in PERTURBED.values() for tag in tags.split()} | {"V1", "V2"}
+    assert reported == set(TAGS)
+
+
+def test_tags_are_those_of_the_derivation():
+    K = [7, *range(10, 24), 33, 34, 35, 39]
+    V = [1, 2, 3, 4, 6, 8, *range(10, 19)]          # V5, V7 are counter-examples, V9 is a count
+    assert TAGS == [f"K.{n}" for n in K] + ["EY"] + [f"V{n}" for n in V]
+
+
+def test_every_residual_says_what_and_whence(s):
+    for residual in equations.residuals(s):
+        assert residual.statement and residual.source and len(residual.statement) < 80
+        assert residual.ok == (residual.value <= residual.tolerance)
+
+
+def test_a_tie_is_aligned_even_where_the_rank_cuts_through_it():
+    rng = np.random.default_rng(5)
+    A = orthonormal(rng, 8, 4) * [2.0, 1, 1, 1] @ orthonormal(rng, 7, 4).T
+    Phi, Psi = features.compatible(A)
+    raw = dual.solve(Phi @ Psi.T, 3), primal.solve(Phi, Psi, 3)
+    s = equations.solution(Phi, Psi, rank=3)
+    # without alignment the two bases of the block differ (by about 1), with it they agree
+    assert abs(Phi @ raw[1].W_e - raw[0].H_e * raw[0].sigma).max() > 1e-3
+    assert equations.constraints(s) < 1e-13         # rounding of an 8 x 7 problem
+
+
+def test_a_sign_that_differs_is_not_aligned_away(s):
+    turned = equations.solution(s.Phi, s.Psi)
+    flipped = turned._replace(W_e=-turned.W_e, W_r=-turned.W_r)     # stationary, another pair
+    assert [r.tag for r in equations.residuals(flipped) if not r.ok] == \
+        ["K.11", "K.12", "K.14", "K.20"]
+
+
+@pytest.mark.parametrize("bad, message", [
+    (np.zeros((3, 3)), "must not be zero, got numerical rank 0"),
+    (np.array([[1.0, np.nan]]), "must be finite, got NaN or infinity in entry"),
+    (np.ones(3), "must have 2 axes"), (np.ones((0, 3)), "must not be empty")])
+def test_bad_matrices_are_refused(bad, message):
+    with pytest.raises(ValueError, match=message):
+        equations.verify_matrix(bad)
+
+
+@pytest.mark.parametrize("rank", [0, -1, 3, 1.5, True, "2"])
+def test_bad_ranks_are_refused(rank):
+    with pytest.raises(ValueError, match=r"from 1 to 2 for K of numerical rank 2 .* got"):
+        equations.verify_matrix(np.outer([1.0, 2, 3], [1, 1, 0]) + np.eye(3)[:1].T, rank=rank)

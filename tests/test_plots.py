@@ -1,0 +1,63 @@
+"""The figures show the numbers that they are given."""
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from ksvd_ref import dual, plots
+
+
+@pytest.fixture
+def ax():
+    return plt.subplots()[1]
+
+
+def test_matrix(ax):
+    K = np.array([[1.0, -3.0, 2.0], [0.0, 1.0, 1.0]])
+    image = plots.matrix(ax, K, rows=["a", "b"], columns=["u", "v", "w"], title="K")
+    np.testing.assert_array_equal(image.get_array(), K)
+    assert image.get_clim() == (-3.0, 3.0)                      # white is zero
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["u", "v", "w"]
+    assert ax.get_xlabel() and ax.get_ylabel() and ax.get_title() == "K"
+
+
+def test_matrix_without_signs_or_labels(ax):
+    image = plots.matrix(ax, np.ones((40, 2)), rows=[str(i) for i in range(40)])
+    assert image.get_cmap().name == "cividis"
+    assert "39" not in [t.get_text() for t in ax.get_yticklabels()]     # 40 labels are too many
+
+
+def test_spectrum(ax):
+    plots.spectrum(ax, np.array([2.0, 1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [2, 1, 1])   # a log scale has no 0
+    shares = [float(t.get_text().split()[0]) for t in ax.texts]
+    np.testing.assert_allclose(shares, [66.7, 83.3, 100])               # 4, 5 and 6 of 6; 3 digits
+    assert ax.get_yscale() == "log" and ax.get_xlabel() and ax.get_ylabel()
+
+
+def test_embedding(ax):
+    scores = np.array([[0.0, 1.0], [5.0, 1.0], [0.1, 1.1]])
+    plots.embedding(ax, scores, labels=["near", "far", "close"], most=1)
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), scores)
+    assert [t.get_text() for t in ax.texts] == ["far"]
+
+
+def test_embedding_of_one_component(ax):
+    plots.embedding(ax, np.array([[1.0], [2.0]]), labels=["a", "b"])
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[1, 0], [2, 0]])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (6, 4), (3, 50)])
+def test_overview(shape, tmp_path):
+    K = np.random.default_rng(0).standard_normal(shape)
+    H_e, sigma, H_r = dual.solve(K)
+    figure = plots.overview(K, sigma, K @ H_r, K.T @ H_e, title="a title")
+    assert len([a for a in figure.axes if a.get_title()]) == 4
+    figure.savefig(tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+
+
+def test_overview_needs_matplotlib(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'ksvd_ref\[lessons\]'"):
+        plots.overview(np.eye(2), np.ones(2), np.eye(2), np.eye(2))

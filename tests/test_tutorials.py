@@ -1,0 +1,67 @@
+"""Every lesson and every solution runs, from another folder, with warnings as errors."""
+import ast
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = Path(__file__).parents[1] / "tutorials"
+LESSONS = sorted(TUTORIALS.glob("[0-9]*.py"))
+SOLUTIONS = sorted((TUTORIALS / "solutions").glob("[0-9]*.py"))
+name = lambda path: path.relative_to(TUTORIALS).as_posix()
+
+
+@pytest.mark.parametrize("path", LESSONS + SOLUTIONS, ids=name)
+def test_it_runs(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)                     # a lesson finds its files from anywhere
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.count("\n") >= 2 and not list(tmp_path.iterdir())
+
+
+def test_every_lesson_has_its_solutions():
+    assert LESSONS and [path.name for path in LESSONS] == [path.name for path in SOLUTIONS]
+
+
+def functions(path):
+    return {node.name: node for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_exercises(path):
+    """Two to four stubs, each naming its exercise; each has a check among the solutions."""
+    number = int(path.name[:2])
+    stubs = [node for node in functions(path).values()
+             if "NotImplementedError" in ast.unparse(node)]
+    assert 2 <= len(stubs) <= 4
+    checks = functions(TUTORIALS / "solutions" / path.name)
+    for n, stub in enumerate(stubs, 1):
+        assert f"Exercise {number}.{n}" in ast.unparse(stub)
+        assert f"check_{number}_{n}" in checks and stub.name in checks
+        with pytest.raises(NotImplementedError):    # it raises, it never returns a wrong answer
+            scope = {}
+            exec(compile(ast.Module([stub], []), path.name, "exec"), scope)
+            scope[stub.name](*[None] * (len(stub.args.args) - len(stub.args.defaults)))
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_frame(path):
+    text = path.read_text()
+    assert text.startswith("# %% [markdown]\n# # ")
+    for heading in ("**You will do.**", "**You will learn.**", "**You need.**", "minutes",
+                    "## Exercises", "Where this is used", "Further reading"):
+        assert heading in text, heading
+    assert text.count("plt.show()") <= 4 and "assert " in text and "if False" not in text
+
+
+def test_a_lesson_that_is_wrong_fails(tmp_path):
+    """The lessons check the package: a one-sided sign flip in dual.solve stops the first one."""
+    code = "import ksvd_ref.dual as d, runpy; solve = d.solve\n" \
+        "d.solve = lambda *a, **k: (lambda x: x._replace(H_e=-x.H_e))(solve(*a, **k))\n" \
+        f"runpy.run_path({str(LESSONS[0])!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=tmp_path, env={**os.environ, "MPLBACKEND": "Agg"})
+    assert done.returncode == 1 and "AssertionError" in done.stderr
