@@ -353,10 +353,6 @@ def _side_by_side(E, R):
     return xp.reshape(xp.stack([E, R], axis=-2), (*E.shape[:-1], 2 * E.shape[-1]))
 
 
-def _as_rows(A):
-    return namespace(A).reshape(A, (-1, A.shape[-1]))
-
-
 def _over_batch(A, axes):
     """Sum over all but the last axes."""
     xp = namespace(A)
