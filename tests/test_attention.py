@@ -582,20 +582,24 @@ def test_float32_gradients_stay_float32():
 
 
 def test_long_sequences_go_block_by_block():
-    """The derivative in blocks of rows is that of the whole; 8 * 40 rows of 64 columns are two."""
+    """The derivative in blocks of 256 and of 170 rows is that of the whole."""
     rng = np.random.default_rng(19)
     Q, K = rng.standard_normal((2, 1, 8, 300, 64))
-    weights = published_init(rng, 8, 64, 5, 3)
-    C = rng.standard_normal((1, 8, 300, 3))
+    weights = published_init(rng, 8, 64, 5, 96)
+    C = rng.standard_normal((1, 8, 300, 96))
 
-    def by_matmul(Q, K, W_e):
+    def by_matmul(Q, K, W_e, W_o, b_o):
         Phi, Psi = (X / anp.sqrt(anp.sum(X * X, axis=-1, keepdims=True)) for X in (Q, K))
         S = anp.concatenate([Phi @ W_e, Psi @ weights.W_r], axis=-1)
-        return anp.sum(C * (S @ weights.W_o + weights.b_o) ** 2)
+        return anp.sum(C * (S @ W_o + b_o) ** 2)
 
-    ours = lambda Q, K, W_e: anp.sum(C * primal_attention(Q, K, weights._replace(W_e=W_e))[0] ** 2)
-    for n in range(3):
-        got, want = (grad(f, n)(Q, K, weights.W_e) for f in (ours, by_matmul))
+    def ours(Q, K, W_e, W_o, b_o):
+        changed = weights._replace(W_e=W_e, W_o=W_o, b_o=b_o)
+        return anp.sum(C * primal_attention(Q, K, changed)[0] ** 2)
+
+    arguments = Q, K, weights.W_e, weights.W_o, weights.b_o
+    for n in range(5):
+        got, want = (grad(f, n)(*arguments) for f in (ours, by_matmul))
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11 * np.abs(want).max())
 
 
