@@ -108,8 +108,8 @@ def cases(small):
     square = matrices["square"][:n // 4, :n // 5]
     yield "dual.solve_shifted", lambda K: invariant(dual.solve_shifted(K, 3)), (square,)
     yield "dual.shifted_matrix", dual.shifted_matrix, (square,)
-    yield "dual.e_scores", lambda A, B: dual.e_scores(A, (None, None, B)), (wide.T, wide[:, :3])
-    yield "dual.r_scores", lambda A, B: dual.r_scores(A, (B, None, None)), (tall, tall[:, :3])
+    yield "dual.e_scores", lambda A, B: dual.e_scores(A, (B, B[0, :], B)), (wide.T, wide[:, :3])
+    yield "dual.r_scores", lambda A, B: dual.r_scores(A, (B, B[0, :], B)), (tall, tall[:, :3])
     S = square.T @ square
     yield "linalg.eigh", lambda S: linalg.eigh(S)[0], (S,)
     yield "linalg.spectral_norm", lambda A: A[:1, :1] * 0 + linalg.spectral_norm(A), (tall,)
