@@ -3,8 +3,10 @@
     backend, linalg     arrays of NumPy, autograd and CuPy in one source; SVD, eigh, rank, sign
     kernels   dual      K from X and Z;            K H_r = H_e Sigma,  K^T H_e = H_r Sigma
     features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
+    nystrom             both for a large K, from a few of its rows and columns
     equations           every equation of the derivation as a residual on your own matrix
-    smoother  positions attention = kernel x position x value x filter
+    filters   positions who may see whom; a second kernel, of two positions
+    smoother            attention = kernel x position x value x filter
     datasets  files     the bundled data; the reader's own
     plots               the figures; Matplotlib is loaded only when one is drawn
 
@@ -13,8 +15,8 @@ kernels and dual never see Phi and Psi, primal never sees K: that both agree is 
 import importlib
 
 __version__ = "0.1.0"
-__all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "equations", "smoother",
-           "positions", "datasets", "files", "plots"]
+__all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "nystrom", "equations",
+           "filters", "positions", "smoother", "datasets", "files", "plots"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

@@ -101,7 +101,8 @@ def as_array(x, name="x", ndim=None, finite=True):
         Number of axes to insist on.
     finite : bool
         False lets NaN and infinity pass: the caller checks once a mask has hidden what may hold
-        anything.
+        anything, or after a first product that shows them, since to look at every entry takes as
+        long as that product.
 
     Returns
     -------
@@ -179,7 +180,7 @@ def as_matrix(x, name="x"):
     return as_array(x, name, ndim=2)
 
 
-def as_pair(X, Z, names=("X", "Z")):
+def as_pair(X, Z, names=("X", "Z"), finite=True):
     """Two matrices with the same number of columns, or an error that names both shapes.
 
     Parameters
@@ -187,6 +188,8 @@ def as_pair(X, Z, names=("X", "Z")):
     X, Z : (N, d) and (M, d) array
     names : pair of str
         What the errors call them.
+    finite : bool
+        As in `as_array`.
 
     Returns
     -------
@@ -204,11 +207,28 @@ def as_pair(X, Z, names=("X", "Z")):
     ValueError: X and Z need the same number of columns, got shapes (1, 2) and (1, 1)
     """
     namespace(X, Z)
-    X, Z = as_matrix(X, names[0]), as_matrix(Z, names[1])
+    X, Z = (as_array(A, name, 2, finite) for A, name in zip((X, Z), names))
     if X.shape[1] != Z.shape[1]:
         raise ValueError(f"{names[0]} and {names[1]} need the same number of columns, "
                          f"got shapes {tuple(X.shape)} and {tuple(Z.shape)}")
     return X, Z
+
+
+def silent():
+    """Context without NumPy's warnings of overflow, for a caller who looks at the result.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with silent():
+    ...     np.square(np.array([1e200]))
+    array([inf])
+    """
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def check_number(value, name, above=None):

@@ -147,7 +147,7 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
         root = abs(weight) ** 0.5
         Phi.append(root * prod(X[f] for f in a))
         Psi.append((root if weight > 0 else -root) * prod(Z[f] for f in a))
-    return xp.stack(Phi, axis=1), xp.stack(Psi, axis=1)
+    return as_matrix(xp.stack(Phi, axis=1), "Phi"), as_matrix(xp.stack(Psi, axis=1), "Psi")
 
 
 def positive_random(Q, K, *, m, seed):

@@ -283,6 +283,8 @@ def gram(kernel, X, Z):
                 or number is None or isinstance(number, complex):
             raise ValueError("kernel(x, z) must return one real number, got "
                              f"{type(number).__name__} for row {i} and column {j}")
+        if isinstance(number, float):               # NumPy's float64 would promote float32
+            number = float(number)
         return 0.0 * X[i, 0] + number               # an array of the right library and dtype
     return as_matrix(xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])])
                                for i in range(X.shape[0])]), "kernel(x, z)")

@@ -282,12 +282,36 @@ def signs(H):
     array([[-1.,  1.]])
     """
     xp = namespace(H)
-    size = xp.abs(H)
+    peak = peaks(H)
+    return xp.where(peak < 0.0, -xp.ones_like(peak), xp.ones_like(peak))
+
+
+def peaks(H):
+    """Entry of largest magnitude of each column, with its sign; the first of equals.
+
+    Parameters
+    ----------
+    H : (N, s) array
+
+    Returns
+    -------
+    (1, s) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> peaks(np.array([[1.0, 3.0], [-2.0, -3.0]]))
+    array([[-2.,  3.]])
+    """
+    xp = namespace(H)
     # Entries that are equal on paper differ by rounding: without the margin a Hadamard matrix would
     # get one sign from the dual and the other from the primal.
     margin = 1.0 - float(xp.finfo(H.dtype).eps) ** 0.5
+    top, bottom = (f(H, axis=0, keepdims=True) for f in (xp.max, xp.min))
+    if not xp.any(xp.minimum(top, -bottom) >= margin * xp.maximum(top, -bottom)):
+        return xp.where(top > -bottom, top, bottom)         # no tie: two looks at H are enough
+    size = xp.abs(H)
     largest = xp.astype(size >= margin * xp.max(size, axis=0, keepdims=True), H.dtype)
     first = xp.argmax(largest, axis=0)
     row = xp.arange(H.shape[0], **like(first))
-    peak = xp.sum(xp.where(row[:, None] == first[None, :], H, 0.0), axis=0, keepdims=True)
-    return xp.where(peak < 0.0, -xp.ones_like(peak), xp.ones_like(peak))
+    return xp.sum(xp.where(row[:, None] == first[None, :], H, 0.0), axis=0, keepdims=True)

@@ -227,14 +227,14 @@ def offset_table(table, N, M):
 
 
 def turned(C, *, first=0):
-    r"""Coefficients turned by the query's position: an offset kernel as a dot product (claim D20).
+    r"""Coefficients turned by the query's position: the kernel of Transformer-XL (Eq. S.14).
 
     .. math:: \langle c_i, t_{i-j} \rangle = \langle \psi_i, t_j \rangle, \quad
               \psi_{i,p} = (-c_{2p} \cos \omega_p i + c_{2p+1} \sin \omega_p i,\;
                             c_{2p} \sin \omega_p i + c_{2p+1} \cos \omega_p i)
 
-    So Transformer-XL's product of kernels is one exponential kernel, of queries [q, psi] and keys
-    [k, t].
+    So Transformer-XL's product of a content and an offset kernel is one exponential kernel, of
+    queries [q, psi] and keys [k, t].
 
     Parameters
     ----------

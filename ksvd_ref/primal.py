@@ -14,8 +14,9 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp_argnums, primitive
 
-from .backend import as_array, as_matrix, as_pair, namespace
-from .linalg import TIE, check_rank, numerical_rank, reciprocal, signs, svd, svd_core
+from .backend import as_array, as_matrix, as_pair, like, namespace, silent
+from .linalg import (TIE, check_rank, numerical_rank, peaks, reciprocal, signs, spectral_norm, svd,
+                     svd_core)
 
 
 class Primal(NamedTuple):
@@ -80,32 +81,239 @@ def solve(Phi, Psi, rank=None):
     array([[2., 0.],
            [0., 1.]])
     """
-    Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
+    Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"), finite=False)      # _gram_root sees NaN, infinity
     xp = namespace(Phi, Psi)
     (N, p), M = Phi.shape, Psi.shape[0]
     limit = min(N, M, p)
     rank = check_rank(rank, limit, f"Phi of shape {(N, p)} and Psi of shape {(M, p)}")
-    W_e, sigma, W_r, norm = (_traced if xp is anp else _factor)(Phi, Psi, rank or limit)
-    if not norm < float("inf"):
-        raise ValueError("Phi Psi^T overflows: scale Phi or Psi down")
+    found = _cut((_traced if xp is anp else _solve)(Phi, Psi, rank or limit), N, M, rank)
+    E = (found.W_e.T @ Phi.T).T                     # = Phi W_e, with contiguous columns to search
+    return _flipped(found, E) if found.sigma.shape[0] else found
+
+
+def _cut(solution, N, M, rank):
+    W_e, sigma, W_r, norm = solution
     s = numerical_rank(sigma, N, M, norm) if rank is None else rank
-    W_e, sigma, W_r = W_e[:, :s], sigma[:s], W_r[:, :s]
-    if s == 0:
-        return Primal(W_e, sigma, W_r)
-    flip = signs(Phi @ W_e)
-    return Primal(W_e * flip, sigma, W_r * flip)
+    return Primal(W_e[:, :s], sigma[:s], W_r[:, :s])
 
 
-def _factor(Phi, Psi, s):
-    """All min(N, M, p) components, s of them trusted, and |Phi| |Psi|."""
+def _flipped(found, H):
+    flip = signs(H)
+    return Primal(found.W_e * flip, found.sigma, found.W_r * flip)         # both, or W_e^T W_r < 0
+
+
+class Factor(NamedTuple):
+    """All that the primal needs of N rows and M columns: their triangles."""
+
+    R_phi: Any        # (p, p)   Phi^T Phi = R_phi^T R_phi
+    R_psi: Any        # (p, p)   Psi^T Psi = R_psi^T R_psi
+    N: int
+    M: int
+
+
+def solve_chunks(chunks, rank=None):
+    r"""Primal solution of features that do not fit in memory, block by block (Eq. K.39).
+
+    .. math:: \begin{bmatrix} \Phi_1 \\ \Phi_2 \end{bmatrix}
+              = \begin{bmatrix} Q_1 & \\ & Q_2 \end{bmatrix}
+                \begin{bmatrix} R_1 \\ R_2 \end{bmatrix}, \qquad
+              \begin{bmatrix} R_1 \\ R_2 \end{bmatrix} = Q R_\varphi
+
+    The R of two blocks below each other is the R of their two R: every block shrinks to a p x p
+    triangle before the next is read, `factor`, and two triangles become one, `merge`.
+
+    Parameters
+    ----------
+    chunks : iterable of pairs (Phi, Psi)
+        Blocks of rows, (n, p) and (m, p). The two sides are independent: n and m may differ, and
+        either block may be None. A block is free again once the next is asked for.
+    rank : int, optional
+        As in `solve`.
+
+    Returns
+    -------
+    Primal
+        That of `solve` on all rows. The sign needs the largest entry of each column of E = Phi W_e,
+        and so a second look at the rows: a list, or any object that can be iterated again, gets it.
+        A generator is spent by then: its signs make the largest entry of each column of W_e
+        positive instead.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `solve`, for each block; if a chunk is no pair, holds two None, or has another number of
+        columns than those before; if no chunk has rows, or none has columns.
+
+    Notes
+    -----
+    One route for all, QR: its error grows with kappa = |Phi| |Psi| / sigma_s and not with kappa^2,
+    which a sum of Gram matrices could find out only when the rows are gone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> solve_chunks([([[2, 0]], np.eye(2)), ([[0, 1]], None)]).sigma      # Phi = diag(2, 1)
+    array([2., 1.])
+    """
+    total = None
+    for chunk in chunks:
+        block = factor(*_pair(chunk))
+        total = block if total is None else merge(total, block)
+    if total is None:
+        raise ValueError("chunks must yield at least one pair (Phi, Psi), got none")
+    found = solve_factor(total, rank)
+    if found.sigma.shape[0] == 0 or iter(chunks) is chunks:
+        return found
+    tops = [peaks(as_matrix(Phi, "Phi") @ found.W_e) for Phi, _ in chunks if Phi is not None]
+    return _flipped(found, namespace(*tops).stack([top[0, :] for top in tops]))
+
+
+def _pair(chunk):
+    if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+        raise TypeError(f"each chunk must be a pair (Phi, Psi), got {type(chunk).__name__}")
+    return chunk
+
+
+def factor(Phi, Psi):
+    r"""Triangles of one block of rows and columns, for `merge` (Eq. K.39).
+
+    .. math:: \Phi = Q_\varphi R_\varphi, \qquad \Psi = Q_\psi R_\psi
+
+    Parameters
+    ----------
+    Phi : (N, p) array or None
+    Psi : (M, p) array or None
+
+    Returns
+    -------
+    Factor
+        R_phi (p, p), R_psi (p, p), N, M; a triangle of zeros for None. Upper triangular, diagonal
+        ≥ 0, which makes it unique where the block has rank p.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If both are None, an argument is not a real, finite matrix, or the numbers of columns
+        differ.
+
+    Examples
+    --------
+    >>> factor([[3.0], [4.0]], None)
+    Factor(R_phi=array([[5.]]), R_psi=array([[0.]]), N=2, M=0)
+    """
     xp = namespace(Phi, Psi)
-    a, b = (float(xp.max(xp.abs(A))) or 1.0 for A in (Phi, Psi))
-    Phi, Psi = Phi / a, Psi / b                     # or the Gram matrix of 1e-200 would be 0
-    U, sigma, V, R_phi, R_psi, norm = _core(_gram_root(Phi), _gram_root(Psi))
-    if not norm <= _gram_limit(Phi) * float(sigma[s - 1]):
-        U, sigma, V, R_phi, R_psi, norm = _core(xp.linalg.qr(Phi)[1], xp.linalg.qr(Psi)[1])
+    if Phi is None and Psi is None:
+        raise ValueError("a block of rows Phi or of columns Psi expected, got None for both")
+    Phi, Psi = (A if A is None else as_matrix(A, name) for A, name in ((Phi, "Phi"), (Psi, "Psi")))
+    if Phi is not None and Psi is not None:
+        _same_width(Phi, Psi, "Phi and Psi")
+    R = [A if A is None else _upright(_qr_root(A, name))
+         for A, name in ((Phi, "Phi"), (Psi, "Psi"))]
+    zero = [xp.zeros_like(A) for A in R if A is not None][0]
+    return Factor(*(zero if A is None else A for A in R),
+                  *(0 if A is None else A.shape[0] for A in (Phi, Psi)))
+
+
+def merge(one, other):
+    r"""Triangles of two blocks together: the R of both below each other (Eq. K.39).
+
+    .. math:: R^\top R = R_1^\top R_1 + R_2^\top R_2
+
+    Associative and commutative, so blocks may be merged in any order, in pairs, or on several
+    machines: map `factor`, reduce `merge`, then `solve_factor`.
+
+    Parameters
+    ----------
+    one, other : Factor
+
+    Returns
+    -------
+    Factor
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arrays belong to different libraries, or the numbers of features differ.
+
+    Examples
+    --------
+    >>> merge(factor([[3.0]], None), factor([[4.0]], [[1.0]]))
+    Factor(R_phi=array([[5.]]), R_psi=array([[1.]]), N=2, M=1)
+    """
+    _same_width(one.R_phi, other.R_phi, "two blocks")
+    return Factor(_upright(_stacked(one.R_phi, other.R_phi)),
+                  _upright(_stacked(one.R_psi, other.R_psi)), one.N + other.N, one.M + other.M)
+
+
+def _same_width(A, B, names):
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"{names} need the same number of columns, got {A.shape[1]} and "
+                         f"{B.shape[1]}")
+
+
+def _upright(R):
+    """Triangle with the signs of its rows such that the diagonal is ≥ 0."""
+    xp = namespace(R)
+    diagonal = xp.sum(R * xp.eye(R.shape[0], **like(R)), axis=1, keepdims=True)
+    return xp.where(diagonal < 0.0, -R, R)
+
+
+def solve_factor(factor, rank=None):
+    r"""Primal solution from the triangles of all rows and all columns (Eq. K.39).
+
+    .. math:: R_\varphi R_\psi^\top = U \Sigma V^\top, \qquad
+              W_e = R_\psi^\top V, \quad W_r = R_\varphi^\top U
+
+    Parameters
+    ----------
+    factor : Factor
+    rank : int, optional
+        As in `solve`.
+
+    Returns
+    -------
+    Primal
+        The largest entry of each column of W_e is positive: E = Phi W_e is not at hand.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows or no columns, or `rank` is out of range.
+
+    Examples
+    --------
+    >>> solve_factor(factor([[3.0], [4.0]], [[2.0]]))                      # K = (6, 8)^T
+    Primal(W_e=array([[2.]]), sigma=array([10.]), W_r=array([[5.]]))
+    """
+    R_phi, R_psi, N, M = factor
+    if 0 in (N, M):
+        raise ValueError(f"rows of both Phi and Psi expected, got {N} of Phi and {M} of Psi")
+    limit = min(N, M, R_phi.shape[1])
+    rank = check_rank(rank, limit, f"{N} rows, {M} columns and {R_phi.shape[1]} features")
+    found = _cut(_core(R_phi, R_psi, limit), N, M, rank)
+    return _flipped(found, found.W_e) if found.sigma.shape[0] else found
+
+
+def _solve(Phi, Psi, s):
+    """All min(N, M, p) components, s of them trusted, and |Phi| |Psi|."""
     k = min(Phi.shape[0], Psi.shape[0], Phi.shape[1])
-    return b * (R_psi.T @ V[:, :k]), a * (b * sigma[:k]), a * (R_phi.T @ U[:, :k]), a * (b * norm)
+    for root in (_gram_root, _qr_root):
+        R_phi, R_psi = root(Phi, "Phi"), root(Psi, "Psi")
+        solution = _core(R_phi, R_psi, k)
+        if solution[3] <= _gram_limit(Phi) * float(solution[1][s - 1]):
+            break
+    return solution
+
+
+def _core(R_phi, R_psi, k=None):
+    """The k leading components, all unless told, from both triangles, and |Phi| |Psi|."""
+    xp = namespace(R_phi, R_psi)
+    a, b = spectral_norm(R_phi), spectral_norm(R_psi)                      # = |Phi|, |Psi|
+    if not a * b <= float(xp.finfo(R_phi.dtype).max):
+        raise ValueError("Phi Psi^T overflows: scale Phi or Psi down")
+    R_phi, R_psi = R_phi / (a or 1.0), R_psi / (b or 1.0)                  # 1e-200 squared is 0
+    U, sigma, V = svd(R_phi @ R_psi.T)
+    return b * (R_psi.T @ V[:, :k]), a * (b * sigma[:k]), a * (R_phi.T @ U[:, :k]), a * b
 
 
 def _gram_limit(A):
@@ -113,22 +321,53 @@ def _gram_limit(A):
     return 100.0 if A.dtype == namespace(A).float64 else 10.0
 
 
-def _gram_root(A):
-    """R with R^T R = A^T A."""
+def _gram_root(A, name="A"):
+    """R with R^T R = A^T A, (p, p), by the Gram matrix: one product."""
     xp = namespace(A)
-    w, V = xp.linalg.eigh(A.T @ A)
+    with silent():
+        G = A.T @ A
+    # The largest entry is a squared length. NaN and infinity in A show in it, and so does whatever
+    # over- or underflows when it is squared; as_array would look at all of A for the first alone.
+    limits = xp.finfo(A.dtype)
+    low, high = float(limits.smallest_normal) / float(limits.eps) ** 2, float(limits.max)
+    if not low < float(xp.max(G)) < float(limits.eps) * high:
+        return _qr_root(as_matrix(A, name), name)
+    w, V = xp.linalg.eigh(G)
     return xp.sqrt(xp.maximum(w, 0.0))[:, None] * V.T
 
 
-def _core(R_phi, R_psi):
-    U, sigma, V = svd(R_phi @ R_psi.T)
-    norm = float(svd(R_phi)[1][0]) * float(svd(R_psi)[1][0])               # = |Phi| |Psi|
-    return U, sigma, V, R_phi, R_psi, norm
+def _qr_root(A, name="A"):
+    """R of A = Q R, (p, p)."""
+    with silent():
+        R = _triangle(A)
+    if not namespace(R).all(namespace(R).isfinite(R)):                     # or svd(R) never returns
+        raise ValueError(f"the norm of {name} overflows: scale it down")
+    return R
+
+
+def _triangle(A):
+    """R of A = Q R by a tree of small QR decompositions, three times as fast as by one large."""
+    xp = namespace(A)
+    (N, p), rows = A.shape, 8 * A.shape[1]
+    if N < 2 * rows:
+        R = xp.zeros((p, p), **like(A))
+        R[:min(N, p), :] = xp.linalg.qr(A)[1]
+        return R
+    m = N // rows
+    R = xp.linalg.qr(xp.reshape(A[:m * rows, :], (m, rows, p)))[1]         # m triangles
+    R = _triangle(xp.reshape(R, (m * p, p)))
+    return R if N == m * rows else _stacked(R, _triangle(A[m * rows:, :]))
+
+
+def _stacked(R, S):
+    """R of two triangles below each other."""
+    xp = namespace(R, S)
+    return xp.linalg.qr(xp.reshape(xp.stack([R, S]), (-1, R.shape[1])))[1]
 
 
 @primitive
 def _traced(Phi, Psi, s):
-    return _factor(Phi, Psi, s)
+    return _solve(Phi, Psi, s)
 
 
 def _traced_vjp(argnums, answer, args, kwargs):
@@ -340,6 +579,8 @@ def to_dual(primal, Phi, Psi):
     r"""Dual variables of a primal solution, H_e = E Lambda and H_r = R Lambda (Eq. K.13).
 
     .. math:: H_e = \Phi W_e \Sigma^{-1}, \qquad H_r = \Psi W_r \Sigma^{-1}
+
+    The one place where the primal divides by sigma; differentiate E and R instead where it repeats.
 
     Parameters
     ----------

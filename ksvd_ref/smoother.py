@@ -6,14 +6,15 @@ positions that multiplies it (`log_factor`, see positions.py), the values (`V`),
 
 Q, K, V   (..., N, d), (..., M, d), (..., M, d_v)   queries, keys, values; here K is not a kernel
 G         (..., N, M)    kernel matrix, G_ij = kappa(q_i, k_j), with the position factor
-mask      (..., N, M)    the filter B: True where query i may attend to key j
+mask      (..., N, M)    the filter B of filters.py: True where query i may attend to key j
 Z         (..., N, 1)    normaliser, Z_i = sum_j B_ij G_ij
 A         (..., N, M)    attention matrix, A_ij = B_ij G_ij / Z_i
 """
 import warnings
-from itertools import zip_longest
 
-from .backend import as_array, check_degree, check_number, like, namespace
+from .backend import as_array, check_degree, check_number, namespace
+from .filters import memory, strided, window  # noqa: F401  (causal too: smoother.causal, ...)
+from .filters import as_mask, causal, check_leading, check_pairs, taking_part, visible
 from .kernels import row_normalised_exp, squared_distances
 
 
@@ -56,7 +57,7 @@ def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guar
     array([[0.]])
     """
     A = weights(Q, K, kernel=kernel, log_factor=log_factor, mask=mask, guard=guard, **parameters)
-    return A @ _values(V, _as_mask(mask, A), A.shape[-1], weights=A)
+    return A @ _values(V, as_mask(mask, A), A.shape[-1], weights=A)
 
 
 def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0, **parameters):
@@ -121,12 +122,15 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
     N, M = Q.shape[-2], K.shape[-2]
     if log_factor is not None:
         log_factor = as_array(log_factor, "log_factor", finite=False)
-        _check_axes(log_factor, "log_factor", N, M)
-        log_factor = as_array(_where(mask, log_factor, 0.0), "log_factor")
+        check_pairs(log_factor, "log_factor", N, M)
+        log_factor = as_array(visible(mask, log_factor, 0.0), "log_factor")
     if not callable(kernel):
         if kernel not in _KERNELS:
             raise ValueError("kernel must be a function or one of "
                              f"{', '.join(map(repr, _KERNELS))}, got {kernel!r}")
+        if not set(parameters) <= _PARAMETERS[kernel]:
+            raise TypeError(f"parameters of the {kernel} kernel are "
+                            f"{sorted(_PARAMETERS[kernel]) or 'none'}, got {sorted(parameters)}")
         if Q.shape[-1] != K.shape[-1]:
             raise ValueError("Q and K need the same number of columns, got shapes "
                              f"{tuple(Q.shape)} and {tuple(K.shape)}")
@@ -145,7 +149,7 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
                          f"got {guard} for kernel {kernel!r}")
     if kernel in _LOGARITHMIC:
         return _softmax(G if log_factor is None else G + log_factor, mask)
-    G = _where(mask, G, 0.0)
+    G = visible(mask, G, 0.0)
     if log_factor is not None:
         G = G * _softmax(log_factor, mask)          # the sum it is divided by cancels (claim D7)
     return _ratio(G, mask, guard, f"the {kernel} kernel" if kernel in _KERNELS else "this kernel")
@@ -173,6 +177,8 @@ def _polynomial(Q, K, degree=2, gamma=1.0, coef0=1.0):
 
 _KERNELS = {"exponential": _log_exponential, "rbf": _log_rbf, "linear": _inner,
             "polynomial": _polynomial}
+_PARAMETERS = {"exponential": {"scale"}, "rbf": {"gamma"}, "linear": set(),
+               "polynomial": {"degree", "gamma", "coef0"}}
 _LOGARITHMIC = ("exponential", "rbf")               # these return log G (S.4)
 
 
@@ -182,11 +188,11 @@ def _softmax(logits, mask):
         return row_normalised_exp(logits)
     xp = namespace(mask)
     sees = xp.any(mask, axis=-1, keepdims=True)
-    logits = _where(mask, logits, -float("inf"))
+    logits = visible(mask, logits, -float("inf"))
     if xp.all(sees):
         return row_normalised_exp(logits)
     # A whole row of minus infinity would be NaN, one of -1e9 an average of hidden keys.
-    return _where(sees, row_normalised_exp(_where(sees, logits, 0.0)), 0.0)
+    return visible(sees, row_normalised_exp(visible(sees, logits, 0.0)), 0.0)
 
 
 def _ratio(G, mask, guard, name):
@@ -265,10 +271,10 @@ def linear_attention(Q, K, V, *, mask=None):
     phi_Q, phi_K = _elu_plus_one(Q, (-1,)), _elu_plus_one(K, (-2, -1))
     padding = None if mask is None else mask[..., -1:, :]   # the last query sees all but padding
     running = mask is not None and mask.shape[-2] > 1
-    if running and not xp.all(mask == padding & _as_mask(causal(N, M), Q)):
-        return _ratio(_where(mask, _inner(phi_Q, phi_K), 0.0), mask, 0.0, "elu + 1") @ V
+    if running and not xp.all(mask == padding & as_mask(causal(N, M), Q)):
+        return _ratio(visible(mask, _inner(phi_Q, phi_K), 0.0), mask, 0.0, "elu + 1") @ V
     if padding is not None:
-        phi_K = _where(xp.moveaxis(padding, -1, -2), phi_K, 0.0)
+        phi_K = visible(xp.moveaxis(padding, -1, -2), phi_K, 0.0)
     phi_K, ones = xp.moveaxis(phi_K, -1, -2), xp.ones_like(V[..., :1])     # (..., p, M)
     if running:
         steps = [max(0, i + 1 + M - N) for i in range(N)]                  # keys that query i sees
@@ -383,164 +389,18 @@ def merge_heads(X):
     return xp.reshape(X, (*X.shape[:-2], X.shape[-2] * X.shape[-1]))
 
 
-def causal(N, M=None):
-    r"""Causal filter, aligned at the end (Eq. S.24).
-
-    .. math:: j \le i + M - N
-
-    The last query sees every key. For N > M the first N - M queries see nothing.
-
-    Parameters
-    ----------
-    N, M : int
-        Queries and keys; M = N unless told.
-
-    Returns
-    -------
-    (N, M) boolean array
-        Of NumPy. A smoother moves it to where its queries are.
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
-    >>> causal(2, 3)
-    array([[ True,  True, False],
-           [ True,  True,  True]])
-    """
-    return _age(N, M) >= 0
-
-
-def memory(N, length):
-    r"""Causal filter over `length` remembered keys and N present ones (Eq. S.25).
-
-    .. math:: j \le i + L, \qquad M = N + L
-
-    Transformer-XL (Dai et al., ACL 2019). The same as ``causal(N, N + length)``.
-
-    Parameters
-    ----------
-    N : int
-    length : int
-        L ≥ 0; the remembered keys come first.
-
-    Returns
-    -------
-    (N, N + length) boolean array
-
-    Raises
-    ------
-    ValueError
-        As `causal`, and if `length` is negative.
-
-    Examples
-    --------
-    >>> memory(2, 1)
-    array([[ True,  True, False],
-           [ True,  True,  True]])
-    """
-    if not hasattr(length, "__index__") or length < 0:
-        raise ValueError(f"length must be an integer, 0 or more, got {length!r}")
-    return causal(N, N + int(length))
-
-
-def window(N, width, *, M=None):
-    r"""Causal filter of the last `width` keys (Eq. S.26).
-
-    .. math:: 0 \le i + M - N - j < \mathrm{width}
-
-    Parameters
-    ----------
-    N : int
-    width : int
-        ≥ 1; 1 sees only itself.
-    M : int, optional
-        Keys; N unless told.
-
-    Returns
-    -------
-    (N, M) boolean array
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
-    >>> window(3, 2)
-    array([[ True, False, False],
-           [ True,  True, False],
-           [False,  True,  True]])
-    """
-    age = _age(N, M)
-    return (age >= 0) & (age < _size(width, "width"))
-
-
-def strided(N, stride, *, M=None):
-    r"""Both parts of the strided Sparse Transformer (Child et al., 2019), united (Eq. S.27).
-
-    .. math:: 0 \le i - j < l \quad \text{or} \quad j \le i, \; (i - j) \bmod l = 0
-
-    One head for each part is the other reading: ``window(N, l)`` is the local part, and the column
-    part is ``strided(N, l) & ~window(N, l) | window(N, 1)``.
-
-    Parameters
-    ----------
-    N : int
-    stride : int
-        l ≥ 1.
-    M : int, optional
-        Keys; N unless told. Then i + M - N stands for i.
-
-    Returns
-    -------
-    (N, M) boolean array
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
-    >>> strided(5, 2)[4, :]                             # itself, one back, then every second
-    array([ True, False,  True,  True,  True])
-    """
-    age, stride = _age(N, M), _size(stride, "stride")
-    return (age >= 0) & ((age < stride) | (age % stride == 0))
-
-
-def _age(N, M):
-    """How far key j lies behind query i, i + M - N - j."""
-    N = _size(N, "N")
-    M = N if M is None else _size(M, "M")
-    xp = namespace()                                # no array is given: NumPy
-    return xp.arange(M - N, M)[:, None] - xp.arange(M)[None, :]
-
-
-def _size(value, name):
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{name} must be an integer, 1 or more, got {value!r}")
-    return int(value)
-
-
 def _queries_and_keys(Q, K, mask):
     """Finite Q and K with zeros where nothing is seen, and the mask beside them."""
     Q, K = as_array(Q, "Q", finite=False), as_array(K, "K", finite=False)
     namespace(Q, K)
-    mask = _as_mask(mask, Q)
+    mask = as_mask(mask, Q)
     for X, name in ((Q, "Q"), (K, "K")):
         if X.ndim < 2:
             raise ValueError(f"{name} must have 2 axes or more, got shape {tuple(X.shape)}")
-    _check_leading(Q=Q, K=K)
-    if mask is None:
-        return as_array(Q, "Q"), as_array(K, "K"), None
-    _check_axes(mask, "mask", Q.shape[-2], K.shape[-2])
-    return _taking_part(Q, "Q", mask, -1), _taking_part(K, "K", mask, -2), mask
+    check_leading(Q=Q, K=K)
+    if mask is not None:
+        check_pairs(mask, "mask", Q.shape[-2], K.shape[-2])
+    return taking_part(Q, "Q", mask, -1), taking_part(K, "K", mask, -2), mask
 
 
 def _values(V, mask, M, **others):
@@ -550,55 +410,5 @@ def _values(V, mask, M, **others):
     if V.ndim < 2 or V.shape[-2] != M:
         raise ValueError(f"V must have shape (..., {M}, d_v), one row for each key, "
                          f"got {tuple(V.shape)}")
-    _check_leading(V=V, **others)
-    return _taking_part(V, "V", mask, -2)
-
-
-def _taking_part(X, name, mask, axis):
-    """Finite X, with zeros in rows that take no part: query sees no key, no query sees key."""
-    if mask is not None:
-        xp = namespace(mask)
-        rows = xp.any(mask, axis=axis, keepdims=True)          # (..., N, 1) or (..., 1, M)
-        if not xp.all(rows):
-            X = _where(rows if axis == -1 else xp.moveaxis(rows, -1, -2), X, 0.0)
-    return as_array(X, name)
-
-
-def _where(mask, X, hidden):
-    """X where the mask is True, `hidden` elsewhere. NaN does not come through, nor a gradient."""
-    if mask is None:
-        return X
-    xp = namespace(mask, X)
-    if mask.ndim > X.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], X.shape[::-1])):
-        # The full shape, by a sum: autograd's where does not add up the gradients of copies.
-        X = X + xp.zeros(mask.shape, **like(X))
-    return xp.where(mask, X, hidden)
-
-
-def _as_mask(mask, X):
-    if mask is None:
-        return None
-    xp = namespace(X)
-    home = namespace(mask)
-    if isinstance(mask, (list, tuple)):
-        mask = home.asarray(mask)
-    if not home.isdtype(mask.dtype, "bool"):
-        raise TypeError("mask must be boolean, True where a query may attend to a key, "
-                        f"got {mask.dtype}")
-    if home is namespace():                         # a pattern made by NumPy goes to where X is
-        device = {key: value for key, value in like(X).items() if key == "device"}
-        mask = xp.asarray(mask, **device)
-    return mask[None, :] if mask.ndim == 1 else mask
-
-
-def _check_axes(B, name, N, M):
-    if B.ndim < 2 or B.shape[-2] not in (1, N) or B.shape[-1] not in (1, M):
-        raise ValueError(f"{name} must have shape (..., {N}, {M}) or 1 in place of a length, "
-                         f"got {tuple(B.shape)}")
-
-
-def _check_leading(**arrays):
-    lengths = zip_longest(*(tuple(X.shape[:-2])[::-1] for X in arrays.values()), fillvalue=1)
-    if any(len(set(axis) - {1}) > 1 for axis in lengths):
-        shapes = " and ".join(str(tuple(X.shape)) for X in arrays.values())
-        raise ValueError(f"leading axes of {' and '.join(arrays)} must be equal or 1, got {shapes}")
+    check_leading(V=V, **others)
+    return taking_part(V, "V", mask, -2)

@@ -136,15 +136,17 @@ def test_maps_are_not_unique(problem, seed):
         close(E @ E.T, F @ F.T, max(sigma[0], 1e-300) ** 2)
 
 
-@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("condition", [1.0, 9e2, 1e6])
 @pytest.mark.parametrize("sigma", [(3.0, 2.0, 1.0), (2.0, 2.0, 1.0), (1.0, 1.0, 1.0), (2.0, 1.0)])
-def test_same_derivatives(rng, sigma, condition):
+def test_same_derivatives(sigma, condition, seed):
     """Of a loss of E R^T and of sigma: the dual's, pulled through K = Phi Psi^T by the chain rule.
 
-    kappa is `condition` up to 3: the Gram matrix may lose kappa^2 eps, QR kappa eps, and both are
-    multiplied by kappa once more in the derivative. Equal sigma are among the cases; there E R^T
-    holds the tied columns as a whole, to_dual would weight each by a sigma of its own.
+    kappa is `condition` up to 3: the Gram matrix may lose kappa^2 eps, QR kappa eps. Where sigma
+    are equal on paper they differ by as much: still a tie, or 1 / gap explodes. E R^T holds the
+    tied columns as a whole; to_dual would weight each by a sigma of its own.
     """
+    rng = np.random.default_rng(seed)
     C = rng.standard_normal((5, 4))
     T = (np.linalg.qr(rng.standard_normal((3, 3)))[0] * np.geomspace(1.0, 1.0 / condition, 3)
          @ np.linalg.qr(rng.standard_normal((3, 3)))[0])
@@ -164,7 +166,7 @@ def test_same_derivatives(rng, sigma, condition):
     G = grad(of_dual)(K)
     for n, want in ((0, G @ Psi), (1, G.T @ Phi)):
         got = grad(of_primal, n)(Phi, Psi)
-        lost = condition ** 3 if condition <= 1e3 else condition ** 2
+        lost = condition ** 2 if condition <= 1e3 else condition
         close(got, want, np.max(np.abs(want)), 1e2 * lost * np.finfo(float).eps + 1e-13)
 
 

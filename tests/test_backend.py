@@ -269,6 +269,8 @@ HOST = {
     "linalg.svd_core": "called by the derivatives only",
     "linalg.check_rank": "np.bool_ is not an integer",
     "primal._traced_vjp": "derivative on NumPy values",
+    "dual._golub_kahan": "random numbers are drawn on the host",
+    "nystrom.landmarks": "the same",
     "features.positive_random": "random numbers are drawn on the host",
 }
 # Not shared by NumPy, CuPy, autograd and the standard, or with a wrong derivative.

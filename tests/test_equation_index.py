@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text()
 ROWS = re.findall(r"^\| ([KSV]?\.?\w+) \| (.*?) \| (`.*?`) \| `(\w+)` \| (.*?) \|$",
                   README.partition("## Equation index")[2], re.M)
 TESTS = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
-MODULES = "linalg kernels dual features primal equations".split()
+MODULES = "linalg kernels dual features primal nystrom equations filters positions smoother".split()
 
 
 def tags_of(function):

@@ -102,11 +102,15 @@ def test_rbf_under_a_common_offset(lib, offset):
 
 @pytest.mark.parametrize("top", [1e3, 1e6])
 def test_softmax_of_large_scores(lib, top):
-    """exp(1000) overflows; the row maximum is taken out first. 1 / (1 + e^-2) and the rest."""
-    got = lib.host(kernels.softmax(lib.array([[1.0, top]]), lib.array([[0.0, 1.0], [2.0, 1.0]]),
-                                   scale=1.0))
-    # the scores top and top + 2 are exact in float32
-    np.testing.assert_allclose(got, [[1 / (1 + math.exp(2)), 1 / (1 + math.exp(-2))]], rtol=lib.tol)
+    """exp(1000) overflows; each row takes out its own maximum. 1 / (1 + e^-2) and the rest.
+
+    The scores top and top + 2 are exact in float32. The second row has 0 and 0: next to the first
+    one's maximum both would vanish.
+    """
+    got = lib.host(kernels.softmax(lib.array([[1.0, top], [0.0, 0.0]]),
+                                   lib.array([[0.0, 1.0], [2.0, 1.0]]), scale=1.0))
+    want = [[1 / (1 + math.exp(2)), 1 / (1 + math.exp(-2))], [0.5, 0.5]]
+    np.testing.assert_allclose(got, want, rtol=lib.tol)
 
 
 def test_sne_far_from_every_point(lib):

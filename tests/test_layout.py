@@ -12,6 +12,9 @@ ALLOWED = {             # module -> what it may import of ours
     "kernels": {"backend", "linalg"}, "dual": {"backend", "linalg"},
     "features": {"backend", "linalg"}, "primal": {"backend", "linalg"},
     "equations": {"backend", "linalg", "kernels", "dual", "features", "primal"},
+    "nystrom": {"backend", "linalg", "kernels", "dual", "features", "primal"},
+    "filters": {"backend"}, "positions": {"backend"},
+    "smoother": {"backend", "filters", "kernels"},
     "__main__": {"backend", "kernels", "features", "equations", "datasets", "files", "plots"},
     "__init__": set(),
 }

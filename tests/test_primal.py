@@ -351,13 +351,13 @@ def leading(loss, s):
     return lambda Phi, Psi: LOSSES[loss](Phi, Psi, *primal.solve(Phi, Psi, rank=s))
 
 
-def assert_both_gradients(f, Phi, Psi, tol=1e-7):
-    assert_gradient(lambda Phi: f(Phi, Psi), Phi, tol)
-    assert_gradient(lambda Psi: f(Phi, Psi), Psi, tol)
+def assert_both_gradients(f, Phi, Psi):
+    assert_gradient(lambda Phi: f(Phi, Psi), Phi)
+    assert_gradient(lambda Psi: f(Phi, Psi), Psi)
 
 
-SMOOTH = {"p<N<M": 3, "p<M<N": 2, "N<p<M": 3, "M<p<N": 2, "N<M<p": 3, "M<N<p": 2, "N=M=p": 4,
-          "1x1": 1, "one-row": 1, "one-column": 1, "one-feature": 1, "rank-2": 2, "low-Phi": 1}
+SMOOTH = {"p<N<M": 3, "N<p<M": 3, "M<N<p": 2, "N=M=p": 4, "1x1": 1, "one-row": 1,
+          "one-column": 1, "one-feature": 1, "rank-2": 2, "low-Phi": 1}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -393,22 +393,6 @@ def test_derivative_of_scores_and_both_sides_at_once(case):
 @pytest.mark.parametrize("case, s", [("repeated", 4), ("repeated", 2), ("orthonormal", 3)])
 def test_derivative_at_ties(case, s, loss):
     assert_both_gradients(leading(loss, s), *CASES[case])
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("condition", [30.0, 300.0])
-def test_derivative_at_ties_of_ill_conditioned_features(loss, condition):
-    """The Gram matrix sets equal sigma apart by 1e-13 to 1e-10: still a tie, or 1 / gap explodes.
-
-    The differences themselves carry that error, divided by their step: 1e-4 is what they can see.
-    """
-    rng = np.random.default_rng(2)
-    T = (np.linalg.qr(rng.standard_normal((3, 3)))[0] * np.geomspace(1.0, 1.0 / condition, 3)
-         @ np.linalg.qr(rng.standard_normal((3, 3)))[0])
-    K = with_spectrum(rng, 4, 3, [2.0, 2.0, 1.0])
-    U, sigma, Vt = np.linalg.svd(K, full_matrices=False)
-    Phi, Psi = U * sigma @ T, Vt.T @ np.linalg.inv(T).T
-    assert_both_gradients(leading(loss, 3), Phi, Psi, tol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["nuclear-norm", "W_e-W_eT", "W_r-W_rT", "W_e-W_rT"])

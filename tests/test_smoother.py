@@ -642,7 +642,8 @@ BLIND = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], bool)     # a query
 @pytest.mark.parametrize("kernel, parameters", CASES)
 def test_gradients(rng, kernel, parameters):
     for leads, masks in [(((), (), (), ()), (None, causal(3, 4), BLIND)),
-                         (((2,), (), (3, 1), (2,)), (BLIND,))]:
+                         (((2,), (), (3, 1), (2,)), (BLIND,)),
+                         (((), (2,), (), ()), (None,))]:
         Q, K, V, log_factor = (positive(rng, *lead, *shape) for lead, shape in
                                zip(leads, ((3, 2), (4, 2), (4, 2), (3, 4))))
         for mask in masks:
@@ -731,7 +732,8 @@ Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
     ({"kernel": "rbf", "gamma": 0.0}, ValueError, "gamma must be a finite number above"),
     ({"scale": -1.0}, ValueError, "scale must be a finite number above"),
     ({"kernel": "polynomial", "degree": 0}, ValueError, "degree must be an integer"),
-    ({"gamma": 1.0}, TypeError, "gamma"),
+    ({"gamma": 1.0}, TypeError, "exponential kernel are .'scale'., got .'gamma'."),
+    ({"kernel": "linear", "scale": 1.0}, TypeError, "linear kernel are none"),
     ({"guard": 1e-3}, ValueError, "guard"),
     ({"kernel": "linear", "guard": -1.0}, ValueError, "guard"),
 ])

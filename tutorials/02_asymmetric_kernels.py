@@ -4,7 +4,7 @@
 # queries and keys of a real attention head; then normalise their rows and centre them.
 # **You will learn.** What a kernel matrix must satisfy if it need not be symmetric (nothing), and
 # what asymmetry, finite features, row normalisation and centring do to the singular values.
-# **You need.** Lesson 01; 45 minutes.
+# **You need.** Lesson 01; 50 minutes, 20 for the exercises.
 # %%
 from pathlib import Path
 
@@ -21,11 +21,14 @@ rng = np.random.default_rng(0)
 # The usual kernel compares two points of one kind. Here the rows belong to points $x_i$ and the
 # columns to points $z_j$, each with its own feature map into a common space (K.5):
 # $$ K_{ij} = \kappa(x_i, z_j) = \langle \phi(x_i), \psi(z_j) \rangle. $$
-# The maps reconcile spaces of different dimension: $\phi(x) = W_q^\top x$, the *query* of $x$, and
-# $\psi(z) = W_k^\top z$, the *key* of $z$, give $K = X W_q W_k^\top Z^\top$, of rank at most the
-# common dimension. In self-attention $x$ and $z$ are the same tokens, and $K$ is asymmetric all the
-# same, because $W_q W_k^\top$ is. By hand, with the points $(1, 0)$ and $(0, 1)$: from
-# $W_q = (1, 0)^\top$, $W_k = (0, 1)^\top$ follow $\kappa(x_1, x_2) = 1$ and $\kappa(x_2, x_1) = 0$.
+# The maps reconcile spaces of different dimension. With the points as rows of $X$ and $Z$,
+# $\phi(x) = W_q^\top x$, the *query* of $x$, and $\psi(z) = W_k^\top z$, the *key* of $z$, give
+# $K = X W_q W_k^\top Z^\top$, of rank at most the common dimension.
+#
+# In self-attention $x$ and $z$ are the same tokens, and $K$ is asymmetric all the same, because
+# $W_q W_k^\top$ is. By hand, with the points $(1, 0)$ and $(0, 1)$: from $W_q = (1, 0)^\top$ and
+# $W_k = (0, 1)^\top$ follow $\kappa(x_1, x_2) = 1$ and $\kappa(x_2, x_1) = 0$. On a real head we
+# measure the asymmetry by $\|K - K^\top\|_F / \|K + K^\top\|_F$: 0 if symmetric.
 # %%
 X, Z = rng.standard_normal((6, 5)), rng.standard_normal((8, 3))     # two spaces, R^5 and R^3
 W_q, W_k = rng.standard_normal((5, 2)), rng.standard_normal((3, 2))
@@ -34,6 +37,7 @@ assert np.abs(K - X @ W_q @ W_k.T @ Z.T).max() < 1e-13              # rounding o
 assert K.shape == (6, 8) and np.linalg.matrix_rank(K) == 2
 by_hand = kernels.linear(np.eye(2) @ [[1.0], [0.0]], np.eye(2) @ [[0.0], [1.0]])
 assert by_hand.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+# %%
 heads = datasets.minilm_heads()
 Q_head, K_head = heads.Q[2, 0], heads.K[2, 0]       # third layer, head 0: 64 tokens, d = 32
 asymmetry = lambda K: np.linalg.norm(K - K.T) / np.linalg.norm(K + K.T)
@@ -60,8 +64,9 @@ print(f"one triangle mirrored: wrong by up to {np.abs(mirrored - K).max():.0f}")
 # Which matrices are kernel matrices? All: with $\phi(x_i)$ = row $i$ of $K$ and $\psi(z_j)$ = unit
 # vector $j$, $K = K I$. Positive semi-definiteness (PSD) belongs to the case of one map, where
 # $K = \Phi\Phi^\top$ gives $v^\top K v = \|\Phi^\top v\|^2 \ge 0$. *Counter-example:* symmetric is
-# not PSD, $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$ has the eigenvalues 3 and $-1$. For the
-# pairs of lesson 01 this means
+# not PSD, $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$ has the eigenvalues 3 and $-1$.
+#
+# For the pairs of lesson 01 this means (V18)
 # - symmetric PSD: $h_e = h_r$ and $\sigma$ = eigenvalue; the kernel SVD is kernel PCA (uncentred);
 # - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative;
 # - asymmetric: two different vectors per component.
@@ -87,15 +92,29 @@ print("h_e . h_r, symmetrised migration:", np.round(inner).astype(int))
 print("h_e . h_r, migration as it is:   ", np.round(cosines(moves)[1], 2))
 # %% [markdown]
 # ## 3. The rank is the dimension of the features
-# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions: linear
-# and cosine $d$; $\langle x, z\rangle^2$ has one per product of two coordinates, $d(d+1)/2$, and
-# $(\langle x, z\rangle + 1)^2$ has the linear ones and the constant besides, $(d+1)(d+2)/2$. The
-# Gaussian (rbf) and the exponential kernel have infinitely many: full rank, with a steep spectrum.
+# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions:
+#
+# | kernel | $\kappa(x, z)$ | features |
+# |---|---|---|
+# | linear (S.7) | $\langle x, z\rangle$ | $d$ |
+# | cosine (K.25) | $\langle x, z\rangle / (\lVert x\rVert \lVert z\rVert)$ | $d$ |
+# | polynomial (S.8) | $\langle x, z\rangle^2$ | one per product of two coordinates, $d(d+1)/2$ |
+# | with a constant | $(\langle x, z\rangle + 1)^2$ | also the linear ones and 1, $(d+1)(d+2)/2$ |
+# | exponential (S.6) | $\exp(\langle x, z\rangle/\sqrt d)$ | infinitely many |
+# | Gaussian, rbf (S.9) | $\exp(-\lVert x - z\rVert^2/\sqrt d)$ | infinitely many |
+#
+# With infinitely many features the rank is full here, and the spectrum steep.
 # %%
+x, z, root = [[1.0, 1.0]], [[1.0, 2.0]], 2 ** 0.5               # <x, z> = 3, |x - z| = 1
+for value, by_hand in ((kernels.linear(x, z), 3.0), (kernels.cosine(x, z), 3 / 10 ** 0.5),
+                       (kernels.polynomial(x, z, coef0=0.0), 9.0), (kernels.polynomial(x, z), 16.0),
+                       (kernels.exponential(x, z), np.exp(3 / root)),
+                       (kernels.rbf(x, z, gamma=1 / root), np.exp(-1 / root))):
+    np.testing.assert_allclose(value.item(), by_hand, rtol=1e-14)
 X, Z = rng.standard_normal((60, 3)), rng.standard_normal((60, 3))
 built = {"linear": kernels.linear(X, Z), "cosine": kernels.cosine(X, Z),
          "square": kernels.polynomial(X, Z, coef0=0.0), "square, +1": kernels.polynomial(X, Z),
-         "exponential": kernels.exponential(X, Z), "rbf": kernels.rbf(X, Z)}
+         "exponential": kernels.exponential(X, Z), "rbf": kernels.rbf(X, Z, gamma=3 ** -0.5)}
 ranks = [len(dual.solve(K).sigma) for K in built.values()]
 assert ranks == [3, 3, 6, 10, 60, 60]
 print("rank, d = 3, 60 points:", dict(zip(built, ranks)))
@@ -132,13 +151,14 @@ plt.show()
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum $Z_i$
 # (K.3); `kernels.sne` does so with the Gaussian. As a kernel
 # $G_{ij}/Z_i = \langle \phi(x_i)/Z_i, \psi(z_j)\rangle$: the row map is scaled, the column map is
-# not, and singular values *and* vectors change. $Z_i$ sums over all keys, so a new key changes all
-# rows. Sharing, $G_{ij}/\sqrt{Z_i Z_j}$, is another kernel again. By hand: from
+# not, and singular values *and* vectors change (V19). $Z_i$ sums over all keys, so a new key
+# changes all rows. Sharing, $G_{ij}/\sqrt{Z_i Z_j}$, is another kernel again. By hand: from
 # $G = \begin{bmatrix} 3 & 1 \\ 1 & 1\end{bmatrix}$ and $Z = (4, 2)$ come
 # $\begin{bmatrix} 3/4 & 1/4 \\ 1/2 & 1/2\end{bmatrix}$, asymmetric though $G$ is not, and
-# $\begin{bmatrix} 3/4 & 1/\sqrt 8 \\ 1/\sqrt 8 & 1/2\end{bmatrix}$. A square matrix whose rows sum
-# to 1 maps the constant vector to itself, so $\sigma_1 \ge 1$; equality holds exactly if its
-# columns sum to 1 as well.
+# $\begin{bmatrix} 3/4 & 1/\sqrt 8 \\ 1/\sqrt 8 & 1/2\end{bmatrix}$.
+#
+# A square matrix $K \ge 0$ whose rows sum to 1 maps the constant vector to itself, so
+# $\sigma_1 \ge 1$; equality holds exactly if its columns sum to 1 as well (V20).
 # %%
 def by_rows(G):
     return G / np.sum(G, axis=1, keepdims=True)
@@ -168,12 +188,14 @@ print("sigma_1: softmax {:.3f}, shared {:.3f}, balanced {:.6f}".format(*top[1:],
 print(f"first left vectors of exponential and softmax: overlap {overlap:.3f}")
 # %% [markdown]
 # ## 5. What centring does
-# The sum of squared scores is a second moment; it is a variance only after centring. There are two
-# means to take away, of $\phi$ over the rows and of $\psi$ over the columns, and $K$ is enough:
+# The squares of the scores $E = K H_r$ sum to a second moment, column by column; it is $N$ times a
+# variance only after centring (V23). There are two means to take away, of $\phi$ over the rows and
+# of $\psi$ over the columns, and $K$ is enough:
 # $$ P_N K P_M, \qquad P_n = I - \tfrac1n 1 1^\top. $$
 # Every entry loses its row mean and its column mean and regains the mean of all; $N \ne M$ is no
-# exception. A new row is centred with the column means of the *training* matrix, not of the new
-# rows. By hand: $\operatorname{diag}(2, 1)$ becomes
+# exception. A new row takes the column means of the *training* matrix, not those of the new rows.
+#
+# By hand: $\operatorname{diag}(2, 1)$ becomes
 # $\tfrac34 \begin{bmatrix} 1 & -1 \\ -1 & 1\end{bmatrix}$ with the one singular value 1.5, neither
 # 2 nor 1: centring is not the removal of the first component.
 # %%
@@ -189,9 +211,11 @@ new = rng.poisson(1.0, (4, M)).astype(float)        # four new articles
 truth = (new - Phi.mean(axis=0)) @ (Psi - Psi.mean(axis=0)).T
 np.testing.assert_allclose(kernels.center_rows(new, words), truth, atol=1e-14)
 assert np.abs(kernels.center(new) - truth).max() > 0.3              # by their own means: wrong
+# %%
 before, after = dual.solve(words), dual.solve(centred)
 E_before, E_after = words @ before.H_r, centred @ after.H_r
 np.testing.assert_allclose(np.sum(E_after ** 2, axis=0), N * np.var(E_after, axis=0))
+assert np.all(after.sigma <= before.sigma[:10])                     # projections only shrink
 share = N * np.var(E_before[:, 0]) / np.sum(E_before[:, 0] ** 2)
 known = [before.sigma[1], after.sigma[0], share]
 np.testing.assert_allclose(known, [10.39, 15.94, 0.65], atol=5e-3)

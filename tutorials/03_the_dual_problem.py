@@ -6,7 +6,7 @@
 # **You will learn.** Why singular vectors *are* the multipliers of a projection problem; which
 # freedoms of sign, rotation and scale the conditions leave; what rank and repeated values change.
 #
-# **You need.** Lessons 01 and 02, Lagrange multipliers, 40 minutes.
+# **You need.** Lessons 01 and 02, Lagrange multipliers; 60 minutes, 20 for the exercises.
 # %%
 from itertools import combinations
 from pathlib import Path
@@ -24,10 +24,10 @@ rng = np.random.default_rng(3)
 # %% [markdown]
 # ## 1. Two sides, one problem
 # $N = 30$ Wikipedia articles (rows) and $M = 11$ words (columns): $K_{ij}$ counts word $j$ in
-# article $i$. A kernel matrix is a product of features, $K = \Phi\Psi^\top$, one row of $p$
-# numbers in $\Phi$ per article and one in $\Psi$ per word. Here an article is its counts, a word
-# its unit vector, and each word's total is shared between the two; nothing below uses more than
-# $K = \Phi\Psi^\top$.
+# article $i$. A kernel matrix is a product of features, $K = \Phi\Psi^\top$, with one row of $p$
+# numbers per article in $\Phi$ and one per word in $\Psi$. Here $p = 11$: an article is its counts,
+# a word its unit vector, and each word's total is shared between the two. Nothing below uses more
+# than $K = \Phi\Psi^\top$.
 # %%
 K, articles, words, topics = datasets.wikipedia_words()
 root = np.sqrt(K.sum(axis=0))                       # (11,)
@@ -42,9 +42,10 @@ assert np.abs(Phi @ Psi.T - K).max() < 1e-13
 # each other (K.8 as sums, K.10 as matrices; $\Lambda = \operatorname{diag}(\lambda)$):
 # $$J = \tfrac12\operatorname{tr}(E\Lambda E^\top) + \tfrac12\operatorname{tr}(R\Lambda R^\top)
 #     - \operatorname{tr}(W_e^\top W_r), \qquad E = \Phi W_e, \quad R = \Psi W_r.$$
-# Nothing is centred, so the first two terms are second moments, not variances. The paper writes
-# "maximise"; $J$ has no maximum (lesson 05), and what is meant is a **stationary** point. With
-# multipliers $H_e$ $(N, s)$ and $H_r$ $(M, s)$ for the two constraints, the Lagrangian (K.11) is
+# Nothing is centred, so the first two terms are second moments, not variances. Chen et al. write
+# "maximise"; $J$ has no maximum (lesson 05), and what is meant is a **stationary** point.
+#
+# With multipliers $H_e$ $(N, s)$, $H_r$ $(M, s)$ for the two constraints, the Lagrangian (K.11) is
 # $$\mathcal L = J - \operatorname{tr}\big(H_e^\top (E - \Phi W_e)\big)
 #   - \operatorname{tr}\big(H_r^\top (R - \Psi W_r)\big).$$
 # %%
@@ -72,15 +73,15 @@ E, R = Phi @ W_e, Psi @ W_r                         # K.14
 names = "W_e W_r E R H_e H_r".split()
 
 
-def stationarity(*variables):
+def six_slopes(*variables):
     return {v: np.abs(grad(lagrangian, n)(*variables, Lambda)).max() for n, v in enumerate(names)}
 
 
-slopes = stationarity(W_e, W_r, E, R, H_e, H_r)
+slopes = six_slopes(W_e, W_r, E, R, H_e, H_r)
 print("dL at the solution: ", ", ".join(f"{v} {g:.0e}" for v, g in slopes.items()))
 assert max(slopes.values()) < 1e-12 * sigma[0]      # rounding: a few hundred eps, relative
 V_e, V_r = Phi.T @ H_e, Psi.T @ H_r                 # not crossed: the shapes fit all the same
-wrong = stationarity(V_e, V_r, Phi @ V_e, Psi @ V_r, H_e, H_r)
+wrong = six_slopes(V_e, V_r, Phi @ V_e, Psi @ V_r, H_e, H_r)
 print("dL if not crossed:  ", ", ".join(f"{v} {g:.0e}" for v, g in wrong.items()))
 assert min(wrong[v] for v in ("W_e", "W_r", "E", "R")) > 0.1
 
@@ -89,7 +90,8 @@ assert min(wrong[v] for v in ("W_e", "W_r", "E", "R")) > 0.1
 # The uncrossed weights obey K.14 by construction and break the other four; no shape warns of it.
 #
 # ## 3. Elimination
-# From six conditions to two, without the features: K.12 into K.14, then K.13.
+# From six conditions to two, without the features: K.12 into K.14, then K.13. The second step is
+# the rule for training scores, $E = H_e\Sigma$ and $R = H_r\Sigma$ (K.21).
 # %%
 for text, left, right in (
         ("1  K.14 with K.12:  E = Phi (Psi^T H_r) = K H_r", E, K @ H_r),
@@ -108,8 +110,9 @@ for text, left, right in (
 # Only $K$ is left. Its nonzero solutions need $1/\lambda_l$ to be a singular value of $K$:
 # $\Sigma = \Lambda^{-1}$.
 #
-# Put K.12 and K.13 into $\mathcal L$ instead, and the dual objective (K.19) remains, for
-# **every** $H$:
+# Put K.12 and K.13 into $\mathcal L$ instead. The coupling term becomes (K.23)
+# $\operatorname{tr}(W_e^\top W_r) = \operatorname{tr}(H_e^\top K H_r)$, and the dual objective
+# (K.19) remains, for **every** $H$:
 # $$D(H) = \operatorname{tr}(H_e^\top K H_r) - \tfrac12\operatorname{tr}(H_e^\top H_e\Sigma)
 #        - \tfrac12\operatorname{tr}(H_r^\top H_r\Sigma).$$
 # %%
@@ -119,18 +122,25 @@ def dual_objective(G_e, G_r):
 
 
 G_e, G_r = rng.standard_normal(H_e.shape), rng.standard_normal(H_r.shape)       # any H
-value = lagrangian(Psi.T @ G_r, Phi.T @ G_e, G_e * sigma, G_r * sigma, G_e, G_r, Lambda)
+V_e, V_r = Psi.T @ G_r, Phi.T @ G_e                 # K.12
+np.testing.assert_allclose(np.sum(V_e * V_r), np.sum(G_e * (K @ G_r)), rtol=1e-12)      # K.23
+value = lagrangian(V_e, V_r, G_e * sigma, G_r * sigma, G_e, G_r, Lambda)
 np.testing.assert_allclose(dual_objective(G_e, G_r), value, rtol=1e-12)
+np.testing.assert_allclose(np.sum(W_e * W_r), np.sum(sigma), rtol=1e-12)                # V38
+print(f"tr(W_e^T W_r): {np.sum(W_e * W_r):.2f}, with a further Sigma: {np.sum(sigma ** 2):.2f}")
 slope = [np.abs(grad(dual_objective, n)(H_e, H_r)).max() for n in (0, 1)]
 print(f"dual objective at the solution: {dual_objective(H_e, H_r):.0e}, slope {max(slope):.0e}")
 assert max(slope) < 1e-12 * sigma[0] and abs(dual_objective(H_e, H_r)) < 1e-12 * sigma.sum()
 
 
 # %% [markdown]
-# $D$ is a quadratic form, so it is 0 wherever its gradient is 0. Lesson 05 lives on that remark.
+# At the solution the coupling is $\sum_l\sigma_l$ for unit vectors. There is no further $\Sigma$
+# in K.23, which would make it $\sum_l\sigma_l^2$ (V38). $D$ is a quadratic form, so it is 0
+# wherever its gradient is 0. Lesson 05 lives on that remark.
 #
 # ## 4. What is free
-# One number says how far $(H_e, \Sigma, H_r)$ is from K.15, relative to $\sigma_1$.
+# One number says how far $(H_e, \Sigma, H_r)$ is from K.15, relative to $\sigma_1$. **Sign** first
+# (V12): flip both vectors of a pair, or neither. A one-sided flip belongs to $-\sigma$.
 # %%
 def residual(K, H_e, sigma, H_r):
     gaps = np.r_[K @ H_r - H_e * sigma, K.T @ H_e - H_r * sigma]        # (N + M, s)
@@ -138,13 +148,14 @@ def residual(K, H_e, sigma, H_r):
 
 
 flip = np.where(np.arange(11) == 1, -1.0, 1.0)      # component 2
-assert residual(K, H_e * flip, sigma, H_r * flip) < 1e-13           # sign: both ...
+assert residual(K, H_e * flip, sigma, H_r * flip) < 1e-13
 print(f"one side flipped: {residual(K, H_e * flip, sigma, H_r):.2f}")
-assert residual(K, H_e * flip, sigma, H_r) > 0.5                    # ... or neither
+assert residual(K, H_e * flip, sigma, H_r) > 0.5
 # %% [markdown]
-# A one-sided flip belongs to $-\sigma$. **Rotation**: tie two singular values and any orthogonal
-# $Q$ may mix the two components, the *same* $Q$ on both sides. Even a $T$ that is not orthogonal
-# may: $H_e^\top H_e = I$ is a normalisation that **we add**, not a consequence.
+# **Rotation** (V13). Tie two singular values and any orthogonal $Q$ may mix the two components, the
+# *same* $Q$ on both sides. Even a $T$ that is not orthogonal may: $H_e^\top H_e = I$ is a
+# normalisation that **we add**, not a consequence. So compare projectors such as $H_eH_e^\top$ of
+# a tied block, never its single vectors.
 # %%
 tied = np.r_[sigma[:1], sigma[1], sigma[1], sigma[3:]]              # sigma_2 = sigma_3
 K_tied = H_e * tied @ H_r.T
@@ -158,11 +169,12 @@ for name, Q_e, Q_r, free in (("same Q", turn(0.7), turn(0.7), True), ("same T", 
     assert gap < 1e-13 if free else gap > 0.1
 assert residual(K, mix(H_e, turn(0.7)), sigma, mix(H_r, turn(0.7))) > 0.05      # no tie: not free
 assert np.abs(mix(H_e, T).T @ mix(H_e, T) - np.eye(11)).max() > 1
+block = mix(H_e, turn(0.7))[:, 1:3]
+assert np.abs(block @ block.T - H_e[:, 1:3] @ H_e[:, 1:3].T).max() < 1e-14
 # %% [markdown]
-# So compare projectors such as $H_eH_e^\top$ of a tied block, never its single vectors.
-# **Scale**: with the unit vectors $U, V$ and any positive diagonal $\Delta$, $H_e = U\Delta$,
-# $H_r = V\Delta$ solve K.15 too, and $W_e^\top W_r = \Delta\Sigma\Delta$. Two choices are worth a
-# name: $\Delta = I$ has $K = E\Lambda R^\top$, and $\Delta = \Sigma^{-1/2}$ has $K = ER^\top$.
+# **Scale** (V14). With the unit vectors $U, V$ and any positive diagonal $\Delta$, $H_e = U\Delta$
+# and $H_r = V\Delta$ solve K.15 too, and $W_e^\top W_r = \Delta\Sigma\Delta$. Two choices are worth
+# a name: $\Delta = I$ has $K = E\Lambda R^\top$, and $\Delta = \Sigma^{-1/2}$ has $K = ER^\top$.
 # %%
 for name, Delta in (("I", np.ones(11)), ("Sigma^-1/2", sigma ** -0.5)):
     G_e, G_r = H_e * Delta, H_r * Delta
@@ -177,23 +189,26 @@ for name, Delta in (("I", np.ones(11)), ("Sigma^-1/2", sigma ** -0.5)):
 figure, ax = plt.subplots(figsize=(6.4, 4.6))       # the last E and R: those of K = E R^T
 plots.embedding(ax, E[:, :2], labels=articles, color=plots.ROWS, most=5)
 ax.scatter(R[:, 0], R[:, 1], s=14, color=plots.COLUMNS, marker="s")
-for j in np.argsort(-np.hypot(R[:, 0], R[:, 1]))[:5]:
+for j in np.argsort(-np.hypot(R[:, 0], R[:, 1]))[:4]:
     ax.annotate(words[j], R[j, :2], color=plots.COLUMNS, fontsize=8, xytext=(4, -8),
                 textcoords="offset points")
 ax.set_title(r"Articles (blue) and words (vermilion) at $\Delta = \Sigma^{-1/2}$: $K = ER^\top$")
 plt.show()
 # %% [markdown]
 # At this scale a count is the inner product of its article and its word, so one plane can show
-# both: an article lies far out in the direction of the words it uses.
+# both: an article lies out in the direction of its words. (The word names came with the data, and
+# some do not seem to fit their column: trust the geometry, not the word.)
 #
 # ## 5. Rank
-# A component with $\sigma = 0$ has no $\Lambda = 1/\sigma$: no problem K.8 has it as its
-# solution. Centring makes the matrix lose one dimension, and `dual.solve` keeps the numerical
-# rank unless you ask for more.
+# A component with $\sigma = 0$ has no $\Lambda = 1/\sigma$: no problem K.8 has it as its solution,
+# and there are at most $r \le \min(N, M, p)$ components (V16): four with the first four features
+# alone. Centring costs one dimension, and `dual.solve` keeps the numerical rank unless you ask for
+# more.
 # %%
 K_c = kernels.center(K)
 print(f"rank {len(dual.solve(K).sigma)}, centred {len(dual.solve(K_c).sigma)}")
 assert len(dual.solve(K_c).sigma) == 10
+assert len(dual.solve(Phi[:, :4] @ Psi[:, :4].T).sigma) == 4
 full = dual.solve(K_c, 11)                          # on request: sigma = 0 to rounding
 assert full.sigma[10] < 1e-13 * full.sigma[0] and residual(K_c, *full) < 1e-13
 np.testing.assert_allclose(np.abs(full.H_r[:, 10]), 11 ** -0.5, rtol=1e-9)      # it is constant
@@ -207,7 +222,7 @@ else:
 # Squaring K.15 gives $K^\top K h_r = \sigma^2 h_r$, one side alone. On paper; in floating point
 # $\sigma^2$ drowns in the rounding of $\sigma_1^2$, of relative size
 # $\varepsilon \approx 2\cdot10^{-16}$, once $\sigma < \sqrt\varepsilon\,\sigma_1$, about
-# $10^{-8}\sigma_1$. The SVD does not square; nor does the block matrix of lesson 01.
+# $10^{-8}\sigma_1$ (V36). The SVD does not square; nor does the block matrix of lesson 01.
 # %%
 true = np.logspace(0, -12, 13)
 U, V = (np.linalg.qr(rng.standard_normal((n, 13)))[0] for n in (30, 20))
@@ -221,10 +236,10 @@ for l in (0, 3, 6, 9):
 assert abs(squared[9] / true[9] - 1) > 0.1          # no digit left: sigma^2 = 1e-18 < eps
 # %% [markdown]
 # ## 6. All components, or the best few
-# $K = H_e\Sigma H_r^\top$ needs all $r$ components. Any subset of $s$ is just as stationary, with
-# $J = 0$ (lesson 05), so stationarity cannot tell the best ones: ordering by $\sigma$ is a choice
-# that we add. Eckart and Young: error$^2$ is the sum of the discarded $\sigma^2$, least for the
-# $s$ largest.
+# $K = H_e\Sigma H_r^\top$ (K.6, V15) needs all $r$ components. Any subset of $s$ is just as
+# stationary, with $J = 0$ (V3, lesson 05), so stationarity cannot tell the best ones: ordering by
+# $\sigma$ is a choice that we add. Eckart and Young (EY): the squared error is the sum of the
+# discarded $\sigma^2$, least for the $s$ largest.
 # %%
 figure, ax = plt.subplots(figsize=(5.4, 3.2))
 worst_J, worst = 0.0, 0.0
@@ -285,32 +300,25 @@ np.testing.assert_allclose(mended, C, atol=1e-14)   # right again: weight with K
 # After `import runpy`, load the checks with
 # `check = runpy.run_path(str(HERE / "solutions" / "03_the_dual_problem.py"))`
 # and call, for example, `check["check_3_1"](mend_signs)`.
-#
-# **E3.1** (about 2 lines) The columns of $H_r$ have lost their signs. Predict which number tells
-# for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
+# - **E3.1** (about 2 lines) The columns of $H_r$ have lost their signs. Predict which number tells
+#   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
+# - **E3.2** (about 3 lines) Return $W_e$ and $W_r$, all components, for which $K = ER^\top$.
+# - **E3.3** (about 3 lines, a proof by numbers) Return $\Lambda$, 1-d, from scores alone: $E$ and
+#   $H_e$ of a solution at an unknown scale $\Delta$, in any order of the components.
 # %%
 def mend_signs(K, H_e, H_r):
     raise NotImplementedError("Exercise 3.1: the H_r whose pairs fit H_e")
 
 
-# check["check_3_1"](mend_signs)
-# %% [markdown]
-# **E3.2** (about 3 lines) Return $W_e$ and $W_r$, all components, for which $K = ER^\top$.
-# %%
 def balanced_weights(Phi, Psi):
     raise NotImplementedError("Exercise 3.2: W_e and W_r with (Phi W_e) (Psi W_r)^T = K")
 
 
-# check["check_3_2"](balanced_weights)
-# %% [markdown]
-# **E3.3** (about 3 lines, a proof by numbers) Return $\Lambda$, 1-d, from scores alone: $E$ and
-# $H_e$ of a solution at an unknown scale $\Delta$, in any order of the components.
-# %%
 def weights_of(E, H_e):
     raise NotImplementedError("Exercise 3.3: the diagonal of Lambda, from K.13")
 
 
-# check["check_3_3"](weights_of)
+# check["check_3_1"](mend_signs), check["check_3_2"](balanced_weights), ...
 # %% [markdown]
 # Three questions without code.
 # 1. Write $h_{e1}^\top K h_{r2}$ in two ways. Why do distinct singular values force
@@ -319,10 +327,8 @@ def weights_of(E, H_e):
 # 3. $\Phi$ has 5 columns and $K$ is $100\times80$. How many $\lambda$ have a nonzero solution at
 # most?
 #
-# *Where this is used.* Lesson 04 turns the multipliers into weights; Primal-Attention trains
-# those.
+# *Where this is used.* Lesson 04 turns the multipliers into weights; Primal-Attention trains them.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609. Golub
-# and Van Loan, *Matrix Computations*, for the SVD, its accuracy and the theorem of Eckart and
-# Young.
+# and Van Loan, *Matrix Computations*: the SVD, its accuracy, the theorem of Eckart and Young.

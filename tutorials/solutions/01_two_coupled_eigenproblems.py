@@ -101,6 +101,10 @@ def check_1_3(function):
         assert gap < 1e-9, f"{name}: one round is h_r -> K^T K h_r up to length, off by {gap:.1e}"
 
 
+# %% [markdown]
+# The questions. (a) With $K v = \lambda v$, $\lambda < 0$: $\sigma = |\lambda|$, $h_e = -v$,
+# $h_r = v$. (b) In dividing $\sigma \|h_e\|^2 = \sigma \|h_r\|^2$ by $\sigma$. (c) A symmetric $K$
+# without negative eigenvalues: $K = H \Sigma H^\top$.
 # %%
 if __name__ == "__main__":
     check_1_1(left_partners)

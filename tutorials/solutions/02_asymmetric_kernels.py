@@ -101,6 +101,11 @@ def check_2_3(function):
         assert abs(top - 1) < 1e-6, f"{name}: sigma_1 = {top:.6f}, not 1"
 
 
+# %% [markdown]
+# The questions. (a) Yes: $K = \Phi\Phi^\top$ with $\Phi$ = eigenvectors times
+# $\sqrt{\text{eigenvalue}}$. No: $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$. (b) A constant
+# vector $c$ of length 1 has $\|K c\| = 1 = \sigma_1$, so it is a leading right vector, and
+# $K^\top K c = c$ with $K c = c$ says $K^\top c = c$. (c) $H_e$, as $P_N K h_r/\sigma$.
 # %%
 if __name__ == "__main__":
     check_2_1(predicted_rank)
