@@ -119,7 +119,8 @@ def strings(rng, n):
     """Random strings of the letters 3 to 14 and an end 2; and 1, the same backwards, 2."""
     length, place = rng.integers(4, 9, size=(n, 1)), np.arange(9)
     letters = np.where(place < length, rng.integers(3, 15, size=(n, 9)), 0)
-    back = np.where(place < length, np.take_along_axis(letters, (length - 1 - place) % 9, axis=1), 0)
+    back = np.take_along_axis(letters, (length - 1 - place) % 9, axis=1)
+    back = np.where(place < length, back, 0)
     for rows in (letters, back):
         np.put_along_axis(rows, length, 2, axis=1)  # without the end, where to begin is a riddle
     return letters, np.hstack([np.ones_like(length), back])
