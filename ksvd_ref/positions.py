@@ -195,9 +195,10 @@ def _shift(raw):
 
 def _unshift(g, N, W):
     """The way back: zeros in the places that rel_shift leaves out."""
-    none = [(0, 0)] * (g.ndim - 2)
-    g = anp.reshape(anp.pad(g, [*none, (0, 0), (0, N - 2)], "constant"), (*g.shape[:-2], N * (W - 1)))
-    return anp.reshape(anp.pad(g, [*none, (N - 1, 1)], "constant"), (*g.shape[:-1], N, W))
+    lead, none = g.shape[:-2], [(0, 0)] * (g.ndim - 2)
+    g = anp.pad(g, [*none, (0, 0), (0, N - 2)], "constant")                # rows of length W - 1
+    g = anp.pad(anp.reshape(g, (*lead, N * (W - 1))), [*none, (N - 1, 1)], "constant")
+    return anp.reshape(g, (*lead, N, W))
 
 
 # One step for autograd: its derivative of a slice adds entry by entry.
