@@ -10,6 +10,9 @@ Q         (..., N, d)     queries, the coefficients of an offset kernel
 
 N and M are aligned at the end, as in the filters: query i stands at position i + M - N.
 """
+import autograd.numpy as anp
+from autograd.extend import defvjp, primitive
+
 from .backend import as_array, check_number, like, namespace
 
 
@@ -179,9 +182,28 @@ def rel_shift(raw):
                          f"got shape {tuple(raw.shape)}")
     if N == 1:
         return raw
+    return (_traced_shift if xp is anp else _shift)(raw)
+
+
+def _shift(raw):
+    xp = namespace(raw)
+    N, W = raw.shape[-2:]
     # Rows of length W - 1 instead of W, read from entry N - 1 on: each starts one place earlier.
     flat = xp.reshape(raw, (*raw.shape[:-2], N * W))[..., N-1:N-1+N*(W-1)]
     return xp.reshape(flat, (*raw.shape[:-2], N, W - 1))[..., :W-N+1]
+
+
+def _unshift(g, N, W):
+    """The way back: zeros in the places that rel_shift leaves out."""
+    lead, none = g.shape[:-2], [(0, 0)] * (g.ndim - 2)
+    g = anp.pad(g, [*none, (0, 0), (0, N - 2)], "constant")                # rows of length W - 1
+    g = anp.pad(anp.reshape(g, (*lead, N * (W - 1))), [*none, (N - 1, 1)], "constant")
+    return anp.reshape(g, (*lead, N, W))
+
+
+# One step for autograd: its derivative of a slice adds entry by entry.
+_traced_shift = primitive(_shift)
+defvjp(_traced_shift, lambda answer, raw: lambda g: _unshift(g, *raw.shape[-2:]))
 
 
 def offset_table(table, N, M):

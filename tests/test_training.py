@@ -163,7 +163,8 @@ def test_minibatches(N, size):
         assert not np.array_equal(np.concatenate([next(other) for _ in range(rounds)]), orders[0])
 
 
-def test_processes_have_one_thread_each_and_keep_their_order():
+def test_processes_have_one_thread_each_and_keep_their_order(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     code = "import os, time; time.sleep({}); print({}, os.environ['OPENBLAS_NUM_THREADS'])"
     commands = [["-c", code.format(0.3 * (n == 0), n)] for n in range(3)]
     assert training.run_apart(commands, processes=3) == ["0 1\n", "1 1\n", "2 1\n"]

@@ -89,10 +89,11 @@ for (part, arm), got in live.items():
 
 
 def dots(ax, part, label):
+    ax.set_prop_cycle(color=["#0072B2", "#D55E00"])     # alternating: table, this run
     for row, arm in enumerate(tables[part]):
         kept, now = tables[part][arm], live.get((part, arm), [])
-        ax.plot(kept, [row] * len(kept), "o", color="#0072B2", label="" if row else "table")
-        ax.plot(now, [row] * len(now), "o", color="#D55E00", markersize=9, markerfacecolor="none",
+        ax.plot(kept, [row] * len(kept), "o", markersize=5, label="" if row else "table")
+        ax.plot(now, [row] * len(now), "o", markersize=9, markerfacecolor="none",
                 label="" if row else "this run")
     ax.set_yticks(range(len(tables[part])), list(tables[part]))
     ax.set(xlabel=label, ylim=(len(tables[part]) - 0.5, -0.5))
