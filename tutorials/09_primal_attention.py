@@ -60,7 +60,7 @@ cosines = values.T @ values / np.outer(*2 * [np.linalg.norm(values, axis=0)])
 print(f"values of random weights: cosines up to {np.abs(cosines - np.eye(s)).max():.2f}")
 assert np.abs(cosines - np.eye(s)).max() > 0.2
 # %% [markdown]
-# The KSVD loss is to push them there: $J$ is 0, with gradient 0, at the solution (K.22, lesson 05).
+# The KSVD loss (K.28) is to push them there: $J$ is 0, with gradient 0, at the solution (K.22).
 # %%
 J = lambda W_e, W_r: anp.sum(attention.paper_loss(attention.primal_attention(
     Q, K, solution._replace(W_e=W_e, W_r=W_r))[1], solution._replace(W_e=W_e, W_r=W_r)))
@@ -237,7 +237,7 @@ free = attention.published_init(rng, H, p, s, p)
 causal = attention.primal_attention(queries, keys, free, causal=True)[0]
 sums = (np.cumsum(A, axis=2) for A in (queries, keys))
 gap = np.abs(attention.primal_attention(*sums, free)[0] - causal).max()
-row("NLP, RL: causal", "-", "sums divided by i", f"without it: {gap:.0e} away (V40)")
+row("NLP, RL: causal (K.30)", "-", "sums divided by i", f"without it: {gap:.0e} away (V40)")
 assert gap < 1e-13
 left = np.arange(N) >= 20                           # 20 steps of padding in front
 ignored, kept = (attention.primal_attention(queries, keys, free, mask=m, causal=True)[0][:, :, 20:]

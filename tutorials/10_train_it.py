@@ -109,7 +109,8 @@ ax.legend(loc="upper left")
 plt.show()
 # %% [markdown]
 # ## 4. What the loss does to J
-# $J^2$ on the test set, both layers together, after each epoch. Nothing but $\eta$ differs.
+# The loss is the cross-entropy plus $\eta$ times the mean of $J^2$ (K.27). Below, $J^2$ on the test
+# set, both layers together, after each epoch. Nothing but $\eta$ differs.
 # %%
 figure, ax = plt.subplots(figsize=(5.8, 3.4))
 curves = {}
