@@ -56,6 +56,13 @@ def test_row(tag, statement, names, test, lessons):
         assert re.search(rf"(?<![\w.]){re.escape(tag)}(?!\w|\.\d)", text)
 
 
+def test_every_tag_that_is_used_is_explained():
+    known = set(re.findall(r"^\| ([KSVD]\.?\d+|EY) \|", README, re.M))
+    for path in [*ROOT.glob("ksvd_ref/*.py"), *ROOT.glob("tutorials/**/*.py")]:
+        used = set(re.findall(r"(?<![\w.\[\"'])([KS]\.\d+|[VD]\d+)(?!\w)", path.read_text()))
+        assert used <= known, (path.name, used - known)
+
+
 def test_every_lesson_is_in_the_reading_order():
     lessons = {path.name for path in (ROOT / "tutorials").glob("[0-9]*.py")}
     rows = re.findall(r"^\| \[.*?\]\(tutorials/(.*?)\) \| (\d+) \|", README, re.M)
