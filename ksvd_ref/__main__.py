@@ -85,7 +85,7 @@ def _parser():
     verify.add_argument("--plot", metavar="OUT", type=Path,
                         help="draw the matrix, its spectrum and both embeddings (.png, .pdf, .svg)")
     verify.add_argument("--json", action="store_true", help="print the result as JSON")
-    commands.add_parser("equations", help="list the equations: tag, statement, source",
+    commands.add_parser("equations", help="list the equations: tag, statement, function, source",
                         description="List the equations.").set_defaults(run=list_equations)
     return top
 
@@ -103,7 +103,8 @@ def demo(options):
     good = report(equations.solution(Q / d ** 0.25, K / d ** 0.25))
     print("\n2. The attention matrix, K = softmax(QKᵀ/√d): it has no finite features, so its own\n"
           "   rows and columns serve, as for any matrix: Φ = K K⁺, Ψ = Kᵀ\n")
-    good &= report(equations.solution(*features.compatible(kernels.softmax(Q, K))))
+    A = kernels.softmax(Q, K)
+    good &= report(equations.solution(*features.compatible(A), given=A))
     print("\nThe same for your own matrix:  ksvd-ref verify FILE")
     return 0 if good else 1
 
@@ -120,13 +121,13 @@ def verify_files(options):
     from .backend import silent
     try:
         with silent():                              # an overflow is refused, once is enough
-            Phi, Psi, rows, columns, what = _features(options)
+            Phi, Psi, given, rows, columns, what = _features(options)
             if min(len(Phi), len(Psi)) > 700 and not equations.has_low_rank(
                     len(Phi), len(Psi), Phi.shape[1]):
                 minutes = 0.4 * (min(len(Phi), len(Psi)) / 1000) ** 3     # measured on one core
                 print(f"{len(Phi)} x {len(Psi)}: this will take about {max(1, round(minutes))} min",
                       file=sys.stderr)
-            s = equations.solution(Phi, Psi, rank=options.rank)
+            s = equations.solution(Phi, Psi, rank=options.rank, given=given)
     except OSError as error:
         raise ValueError(f"{error.filename or name}: a readable file expected, found: "
                          f"{error.strerror}") from error
@@ -151,7 +152,7 @@ def verify_files(options):
 
 
 def _features(options):
-    """Phi, Psi, labels of rows and columns, and a sentence that says what K is."""
+    """Phi, Psi, K if they are its compatible maps, labels, and a sentence that says what K is."""
     import numpy as np
 
     from . import features, kernels
@@ -191,7 +192,7 @@ def _features(options):
             X, Z = X / X.shape[1] ** 0.25, Z / Z.shape[1] ** 0.25
         if options.center:
             X, Z = X - X.mean(axis=0), Z - Z.mean(axis=0)
-        return X, Z, rows, columns, {
+        return X, Z, None, rows, columns, {
             ("Phi", "Psi"): "K = Φ Ψᵀ", ("Q", "K"): "K = QKᵀ/√d", ("X", "Z"): "K = X Zᵀ",
             ("X", "X"): "K = X Xᵀ"}[pair] + centred
     K = getattr(kernels, kernel)(X, Z, **given) if pair else X
@@ -201,7 +202,7 @@ def _features(options):
             raise ValueError("a matrix that differs from its means expected, found nothing but "
                              "rounding left after --center")
     what = f"K = the {kernel} kernel of {pair[0]} and {pair[1]}" if pair else "the matrix K"
-    return *features.compatible(K), rows, columns, \
+    return *features.compatible(K), K, rows, columns, \
         f"{what}{centred}; its own rows and columns are the features"
 
 
@@ -259,12 +260,12 @@ def report(s):
 
 
 def list_equations(options):
-    """Tag, statement and source of every equation."""
+    """Tag, statement, function and source of every equation."""
     from . import equations
-    rows = [equations.describe(function) for function in equations.EQUATIONS]
-    width = max(len(statement) for _, statement, _ in rows)
-    for tag, statement, source in rows:
-        print(f"{tag:5s} {statement:{width}s}  {source}")
+    rows = [(*equations.describe(function), function.__name__) for function in equations.EQUATIONS]
+    width = max(len(statement) for _, statement, *_ in rows)
+    for tag, statement, source, name in rows:
+        print(f"{tag:5s} {statement:{width}s}  equations.{name}  [{source}]")
     return 0
 
 

@@ -2,15 +2,16 @@
 
 One function per equation. It takes a `Solution`, in which the dual half (H_e, sigma, H_r, E, R)
 was computed from K alone and the primal half (W_e, W_r) from Phi and Psi alone, and returns one
-number that is zero on paper: relative to sigma_1, and with component l weighted by delta_l where
-vectors of both halves meet, since rounding turns a singular vector by about eps / delta_l.
+number that is zero on paper: relative to sigma_1, and with component l weighted by sigma_l where
+Lambda occurs and by delta_l where vectors of both halves meet, since rounding turns a singular
+vector by about eps / delta_l.
 
 delta_l    min(sigma_l, distance of sigma_l from the other sigma) / sigma_1, ties excepted
 C          the tolerance is C sqrt(max(N, M, p)) eps kappa: rounding in an SVD or a QR adds up like
            a random walk; kappa = |Phi| |Psi| / sigma_1 is what forming Phi Psi^T itself may lose.
 
-The joint sign of a pair and the basis of a repeated sigma are free (V12, V13): before anything is
-compared the dual vectors are turned onto the primal ones within that freedom, and no further.
+The joint sign of a pair and the basis of a repeated sigma are free (V12, V13). Equations in which
+both halves meet take the dual vectors turned within that freedom, and no further (`turned`).
 
 K.n are the tags of the equations, Vn those of the claims that are identities, EY is Eckart-Young.
 V5 and V7 are counter-examples and V9 is a count: lesson 05 has them.
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import dual, features, primal
-from .backend import as_pair, like, namespace
+from .backend import as_matrix, as_pair, like, namespace
 from .linalg import check_rank, numerical_rank, spectral_norm, svd
 
 C = 128.0
@@ -63,7 +64,9 @@ class Solution(NamedTuple):
     K_columns: Any          # (N, n)   kappa(x_i, z)
     pca: Any                # Primal of Psi = Phi
     transposed: Any         # Primal of K^T
-    compatible: Any         # feature maps of the bare matrix K
+    turned: Any             # H_e, H_r in the basis and with the signs of the primal
+    compatible: Any         # feature maps of the bare matrix
+    given: Any              # (N, M)   the bare matrix, as the reader gave it
     probe: Any              # W_e, W_r, Lambda that are no solution
     scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
 
@@ -72,7 +75,7 @@ class Solution(NamedTuple):
         return float(self.spectrum[0])
 
 
-def solution(Phi, Psi, *, rank=None):
+def solution(Phi, Psi, *, rank=None, given=None):
     """Dual and primal solution of one matrix K = Phi Psi^T, each by its own route.
 
     Phi and Psi are divided by their norms first. Every equation is homogeneous in both, so nothing
@@ -84,6 +87,8 @@ def solution(Phi, Psi, *, rank=None):
     Psi : (M, p) array
     rank : int, optional
         Number of components; the numerical rank unless told.
+    given : (N, M) array, optional
+        The matrix whose compatible maps Phi and Psi are, if they are.
 
     Returns
     -------
@@ -120,8 +125,13 @@ def solution(Phi, Psi, *, rank=None):
     s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
     W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
     # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
-    H_e, H_r, delta = _same_basis(H_e[:, :r], spectrum, H_r[:, :r], Phi @ W_e, Psi @ W_r)
-    inverse = (H_r / spectrum[:r]) @ H_e.T if low else None                 # K^+, (M, N)
+    T_e, T_r, delta = _turned(H_e[:, :r], spectrum[:r], H_r[:, :r], Phi @ W_e[:, :r],
+                              Psi @ W_r[:, :r])
+    if given is not None:
+        compatible, given = (Phi, Psi), given / norms[0] / norms[1]
+    else:                                           # K^+ from the few components, if they are few
+        inverse = (H_r[:, :r] / spectrum[:r]) @ H_e[:, :r].T if low else None
+        compatible, given = features.compatible(K, inverse), K
     H_e, sigma, H_r = H_e[:, :s], spectrum[:s], H_r[:, :s]
 
     rng = np.random.default_rng(0)
@@ -133,8 +143,9 @@ def solution(Phi, Psi, *, rank=None):
         Phi, Psi, K, H_e, sigma, H_r, dual.e_scores(K, (H_e, sigma, H_r)),
         dual.r_scores(K, (H_e, sigma, H_r)), 1.0 / sigma, W_e[:, :s], W_r[:, :s], spectrum,
         primal_spectrum, r, delta[:s], rows @ Phi, columns @ Psi, rows @ K, K @ columns.T,
-        primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), features.compatible(K, inverse),
-        (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))), norms[0] * norms[1])
+        primal.solve(Phi, Phi), primal.solve(Psi, Phi, s), (T_e[:, :s], T_r[:, :s]),
+        compatible, given, (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s))),
+        norms[0] * norms[1])
 
 
 def has_low_rank(N, M, p):
@@ -156,28 +167,15 @@ def has_low_rank(N, M, p):
     return min(N, M) > 500 and 10 * p <= min(N, M)
 
 
-def _same_basis(H_e, spectrum, H_r, E, R):
-    """Dual vectors turned onto the primal ones inside each repeated sigma, and delta."""
+def _turned(H_e, sigma, H_r, E, R):
+    """The dual vectors in the basis and with the signs of the primal ones (V12, V13), and delta."""
     xp = namespace(H_e, H_r)
-    r, step = H_e.shape[1], float(xp.finfo(spectrum.dtype).eps) ** (1 / 3)
-    values = [float(spectrum[l]) for l in range(r)]
-    blocks = [[0]]
-    for l in range(1, r):       # closer than eps^(1/3) counts as tied
-        if values[l - 1] - values[l] <= step * values[0]:
-            blocks[-1].append(l)
-        else:
-            blocks.append([l])
-    delta = []
-    for block in blocks:
-        first, last = block[0], block[-1]
-        above = values[first - 1] - values[first] if first else values[0]
-        below = values[last] - values[last + 1] if last + 1 < r else values[0]
-        delta += [min(values[l], above, below) / values[0] for l in block]
-    number = xp.asarray([float(n) for n, block in enumerate(blocks) for _ in block], **like(H_e))
-    tied = number[:, None] == number[None, :]
+    gap, top = xp.abs(sigma[:, None] - sigma[None, :]), float(sigma[0])
+    tied = gap <= top * float(xp.finfo(sigma.dtype).eps) ** (1 / 3)
     # H_e^T E = T Sigma on paper, so T is its polar factor: 1 or -1 for a single sigma.
-    U, _, V = svd(xp.where(tied, H_e.T @ E[:, :r] + H_r.T @ R[:, :r], 0.0))
-    return H_e @ (U @ V.T), H_r @ (U @ V.T), xp.asarray(delta, **like(H_e))
+    U, _, V = svd(xp.where(tied, H_e.T @ E + H_r.T @ R, 0.0))
+    delta = xp.minimum(sigma, xp.min(xp.where(tied, top, gap), axis=1)) / top
+    return H_e @ (U @ V.T), H_r @ (U @ V.T), delta
 
 
 def verify(Phi, Psi, *, rank=None):
@@ -236,7 +234,8 @@ def verify_matrix(A, *, rank=None):
     >>> all(residual.ok for residual in verify_matrix([[0.0, 2.0, 1.0], [-1.0, 0.0, 3.0]]))
     True
     """
-    return verify(*features.compatible(A), rank=rank)
+    A = as_matrix(A, "A")
+    return residuals(solution(*features.compatible(A), rank=rank, given=A))
 
 
 def residuals(s):
@@ -306,10 +305,10 @@ def _relative(s, *quantities):
     return max(float(xp.sqrt(xp.sum(A * A))) for A in quantities) / s.sigma_1
 
 
-def _weighted(s, *matrices):
-    """Largest norm of a column, each weighted by delta_l."""
+def _weighted(s, weight, *matrices):
+    """Largest norm of a column, each with its weight."""
     xp = namespace(s.K)
-    return max(float(xp.max(xp.sqrt(xp.sum(A * A, axis=0)) * s.delta)) for A in matrices)
+    return max(float(xp.max(xp.sqrt(xp.sum(A * A, axis=0)) * weight)) for A in matrices)
 
 
 def _shifted(K, H_e, H_r):
@@ -362,8 +361,9 @@ def lagrangian(s):
     xp = namespace(s.E, s.R)
     J = 0.5 * xp.sum(s.E ** 2 * s.Lambda) + 0.5 * xp.sum(s.R ** 2 * s.Lambda) \
         - xp.sum(s.W_e * s.W_r)
-    return _relative(s, J - xp.sum(s.H_e * (s.E - s.Phi @ s.W_e))
-                     - xp.sum(s.H_r * (s.R - s.Psi @ s.W_r)))
+    H_e, H_r = s.turned
+    return _relative(s, J - xp.sum(H_e * (s.K @ H_r - s.Phi @ s.W_e))
+                     - xp.sum(H_r * (s.K.T @ H_e - s.Psi @ s.W_r)))
 
 
 @equation
@@ -373,7 +373,8 @@ def weights_cross(s):
     The sides cross: differentiating the Lagrangian in W_e fixes W_r.
     Source: Chen et al. 2023.
     """
-    return _weighted(s, s.W_e - s.Psi.T @ s.H_r, s.W_r - s.Phi.T @ s.H_e)
+    H_e, H_r = s.turned
+    return _weighted(s, s.delta, s.W_e - s.Psi.T @ H_r, s.W_r - s.Phi.T @ H_e)
 
 
 @equation
@@ -382,7 +383,7 @@ def dual_variables_are_weighted_scores(s):
 
     Source: Chen et al. 2023.
     """
-    return _weighted(s, s.E * s.Lambda - s.H_e, s.R * s.Lambda - s.H_r)
+    return _weighted(s, s.sigma / s.sigma_1, s.E * s.Lambda - s.H_e, s.R * s.Lambda - s.H_r)
 
 
 @equation
@@ -392,7 +393,8 @@ def constraints(s):
     Primal = dual: the left sides come from K alone, the right sides never saw it.
     Source: Chen et al. 2023.
     """
-    return _weighted(s, s.E - s.Phi @ s.W_e, s.R - s.Psi @ s.W_r) / s.sigma_1
+    H_e, H_r = s.turned
+    return _weighted(s, s.delta / s.sigma, s.K @ H_r - s.Phi @ s.W_e, s.K.T @ H_e - s.Psi @ s.W_r)
 
 
 @equation
@@ -422,7 +424,7 @@ def coupled_covariances(s):
     H eliminated instead of W: p-dimensional, K never occurs.
     Source: derived.
     """
-    return _weighted(s, s.Phi.T @ (s.Phi @ s.W_e) * s.Lambda - s.W_r,
+    return _weighted(s, s.sigma / s.sigma_1, s.Phi.T @ (s.Phi @ s.W_e) * s.Lambda - s.W_r,
                      s.Psi.T @ (s.Psi @ s.W_r) * s.Lambda - s.W_e)
 
 
@@ -433,7 +435,8 @@ def stationary(s):
     primal.gradient vanishes: the test that J = 0 is not.
     Source: derived.
     """
-    return _weighted(s, *primal.gradient(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi))
+    return _weighted(s, s.sigma / s.sigma_1,
+                     *primal.gradient(s.W_e, s.W_r, s.Lambda, s.Phi, s.Psi))
 
 
 @equation
@@ -454,10 +457,11 @@ def scores_of_new_points(s):
     At three new rows and three new columns.
     Source: Chen et al. 2023, Remark 3.3.
     """
-    weights, vectors = (s.W_e, s.sigma, s.W_r), (s.H_e, s.sigma, s.H_r)
+    weights, vectors = (s.W_e, s.sigma, s.W_r), (s.turned[0], s.sigma, s.turned[1])
     return _weighted(
-        s, primal.e_scores(s.Phi_new, weights) - dual.e_scores(s.K_rows, vectors),
-        primal.r_scores(s.Psi_new, weights) - dual.r_scores(s.K_columns, vectors)) / s.sigma_1
+        s, s.delta / s.sigma,
+        primal.e_scores(s.Phi_new, weights) - dual.e_scores(s.K_rows, vectors),
+        primal.r_scores(s.Psi_new, weights) - dual.r_scores(s.K_columns, vectors))
 
 
 @equation
@@ -493,11 +497,11 @@ def trace_of_the_weights(s):
 def compatible_maps(s):
     """Φ Ψᵀ = K C K = K for the compatible maps of K, C = K⁺ (Eq. K.33).
 
-    Rows and columns of the bare matrix are feature vectors already.
+    Rows and columns of the bare matrix, as it was given, are feature vectors already.
     Source: derived; the compatibility matrix is of Suykens 2016.
     """
     Phi, Psi = s.compatible
-    return _relative(s, Phi @ Psi.T - s.K)
+    return _relative(s, Phi @ Psi.T - s.given)
 
 
 @equation
@@ -518,7 +522,7 @@ def coupled_covariance_eigenproblem(s):
     """ΦᵀΦ/N w_ψ = λ w_φ,  ΨᵀΨ/M w_φ = λ w_ψ,  λ = σ/√(NM) (Eq. K.35).
 
     w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M.
-    Source: derived; the problem is of Tao et al. 2023.
+    Source: derived; the problem is of Tao et al. 2024.
     """
     N, M = s.K.shape
     w_phi, w_psi = s.Phi.T @ s.H_e / N ** 0.5, s.Psi.T @ s.H_r / M ** 0.5
@@ -584,9 +588,9 @@ def every_subset_is_stationary(s):
     Source: derived.
     """
     W_e, W_r, Lambda = 0.5 * s.W_e[:, ::-2], 0.5 * s.W_r[:, ::-2], s.Lambda[::-2]
-    some = s._replace(delta=s.delta[::-2])
     return max(_relative(s, primal.objective(W_e, W_r, Lambda, s.Phi, s.Psi)),
-               _weighted(some, *primal.gradient(W_e, W_r, Lambda, s.Phi, s.Psi)))
+               _weighted(s, s.sigma[::-2] / s.sigma_1,
+                         *primal.gradient(W_e, W_r, Lambda, s.Phi, s.Psi)))
 
 
 @equation
@@ -636,7 +640,9 @@ def bounded_variational_form(s):
     Source: derived; von Neumann's trace inequality.
     """
     xp = namespace(s.K)
-    return _relative(s, xp.sum(s.H_e * (s.K @ s.H_r)) - xp.sum(s.spectrum[:s.sigma.shape[0]]))
+    top, n = xp.sum(s.spectrum[:s.sigma.shape[0]]), s.sigma.shape[0]
+    other = xp.sum(s.K[:n, :n] * xp.eye(n, **like(s.K)))                   # A, B: unit vectors
+    return _relative(s, xp.sum(s.H_e * (s.K @ s.H_r)) - top, xp.maximum(other - top, 0.0 * top))
 
 
 @equation
@@ -667,7 +673,7 @@ def one_sided_flip_is_wrong_by_2_sigma(s):
 def rotation_is_the_same_on_both_sides(s):
     """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I (claim V13).
 
-    Diagonal again only if Q turns within a repeated σ. Here Q is a Householder reflection.
+    K.15 in another basis; diagonal again only if Q turns within a repeated σ. Q is a reflection.
     Source: derived.
     """
     xp = namespace(s.K)
@@ -707,7 +713,9 @@ def rank_bounds_the_components(s):
     So there is no Λ = 1/σ beyond r, which was counted on K. The σ_l are those of the primal.
     Source: derived.
     """
-    return _relative(s, s.primal_spectrum[s.rank:])
+    N, M = s.K.shape
+    found = numerical_rank(2.0 * s.primal_spectrum, N, M, 1.0)             # with room for rounding
+    return _relative(s, s.primal_spectrum[s.rank:]) if found >= s.rank else 1.0
 
 
 @equation
@@ -718,7 +726,7 @@ def transposed_matrix(s):
     """
     W_r, sigma, W_e = s.transposed
     return max(_relative(s, sigma - s.sigma),
-               _weighted(s, s.Psi.T @ (s.Psi @ W_r) * s.Lambda - W_e,
+               _weighted(s, s.sigma / s.sigma_1, s.Psi.T @ (s.Psi @ W_r) * s.Lambda - W_e,
                          s.Phi.T @ (s.Phi @ W_e) * s.Lambda - W_r))
 
 

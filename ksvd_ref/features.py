@@ -99,7 +99,6 @@ def cosine(Q, K):
     (array([[0.6, 0.8]]), array([[0., 1.]]))
     """
     Q, K = as_pair(Q, K, ("Q", "K"))
-    namespace(Q, K)
     return unit_rows(Q), unit_rows(K)
 
 

@@ -75,25 +75,35 @@ def s():
     return equations.solution(Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0))
 
 
+def dual_half(s, left, right):
+    """The dual vectors, as they are and as they meet the primal ones, times a factor each."""
+    return {"H_e": s.H_e * left, "H_r": s.H_r * right,
+            "turned": (s.turned[0] * left, s.turned[1] * right)}
+
+
 MEAN = np.array([[0.1, -0.2, 0.3, 0.1]])
-ONE_SIDE = "K.7 K.12 K.13 K.15 K.16 K.19 K.20 K.21 K.23 K.35 EY V10 V11 V12 V13 V15"
+ONE_SIDE = ("K.7 K.11 K.12 K.13 K.14 K.15 K.16 K.19 K.20 K.21 K.23 K.35 EY "
+            "V10 V11 V12 V13 V15")
 PERTURBED = {
-    "H_e flipped, H_r not": (lambda s: {"H_e": -s.H_e}, ONE_SIDE),
-    "one column of H_r flipped": (lambda s: {"H_r": s.H_r * [-1, 1, 1, 1]}, ONE_SIDE),
+    "H_e flipped, H_r not": (lambda s: dual_half(s, -1, 1), ONE_SIDE),
+    "one column of H_r flipped": (lambda s: dual_half(s, 1, [-1, 1, 1, 1]), ONE_SIDE),
     "W_e flipped, W_r not": (lambda s: {"W_e": -s.W_e},
                              "K.12 K.14 K.17 K.18 K.20 K.22 K.23 V3 V4 V14"),
     "Lambda = Sigma": (lambda s: {"Lambda": s.sigma}, "K.11 K.13 K.17 K.18 K.22 V3 V8 V15 V17"),
     "W_e and W_r exchanged": (lambda s: {"W_e": s.W_r, "W_r": s.W_e},
                               "K.10 K.11 K.12 K.14 K.17 K.18 K.20 K.22 V3 V4 V6 V8"),
-    "H without norm 1": (lambda s: {"H_e": 2 * s.H_e, "H_r": 2 * s.H_r},
-                         "K.7 K.12 K.13 K.20 K.21 K.23 EY V10 V12 V15"),
+    "H without norm 1": (lambda s: dual_half(s, 2, 2),
+                         "K.7 K.11 K.12 K.13 K.14 K.20 K.21 K.23 EY V10 V12 V15"),
     "a rank too small": (lambda s: {"rank": s.rank - 1}, "V11 V16"),
     # the mean of phi (of psi) was not taken off a new point; a constant alone would not show, since
     # centred singular vectors are orthogonal to it
+    "a rank too large": (lambda s: {"rank": s.rank + 1,
+                                    "primal_spectrum": np.append(s.primal_spectrum, 0.0)}, "V16"),
+    "not the matrix that was given": (lambda s: {"given": s.K * (1 + 1e-6)}, "K.33"),
     "a new row not centred": (lambda s: {"K_rows": s.K_rows + MEAN @ s.Psi.T}, "K.20"),
     "a new column not centred": (lambda s: {"K_columns": s.K_columns + s.Phi @ MEAN.T}, "K.20"),
     "another entry of K": (lambda s: {"K": s.K + 1e-6 * np.eye(9, 7)},
-                           "K.7 K.15 K.16 K.19 K.23 K.33 EY V10 V11 V12 V13 V15"),
+                           "K.7 K.11 K.14 K.15 K.16 K.19 K.23 EY V10 V11 V12 V13 V15"),
     "sigma off by 1e-6": (lambda s: {"sigma": s.sigma * (1 + 1e-6)},
                           "K.7 K.15 K.16 K.19 K.21 K.35 K.39 EY V4 V8 V11 V12 V13 V14 V15 V17"),
     "another C than the inverse": (
@@ -161,6 +171,33 @@ def test_a_sign_that_differs_is_not_aligned_away(s):
 def test_bad_matrices_are_refused(bad, message):
     with pytest.raises(ValueError, match=message):
         equations.verify_matrix(bad)
+
+
+def test_a_wrong_primal_in_a_near_tie_is_not_blamed_on_the_dual():
+    rng = np.random.default_rng(8)
+    A = orthonormal(rng, 9, 4) * [2.0, 1 + 1e-6, 1, 0.5] @ orthonormal(rng, 8, 4).T
+    s = equations.solution(*features.compatible(A), given=A)
+    c, d = np.cos(0.3), np.sin(0.3)                 # turns the weights of sigma_2 and sigma_3
+    T = np.array([[1, 0, 0, 0], [0, c, d, 0], [0, -d, c, 0], [0, 0, 0, 1]])
+    found = [r.tag for r in equations.residuals(s._replace(W_e=s.W_e @ T, W_r=s.W_r @ T))
+             if not r.ok]
+    assert {"K.17", "K.18", "V14"} <= set(found) and not {"K.7", "K.15", "K.16", "EY"} & set(found)
+
+
+def test_crowded_spectra_hold():
+    # the Gram route of the primal turns a cluster by kappa eps; the dual must not inherit that
+    rng = np.random.default_rng(9)
+    sigma = np.r_[1.0, 1e-2 * (1 + 1e-10 * rng.random(39))]
+    A = orthonormal(rng, 40, 40) * np.sort(sigma)[::-1] @ orthonormal(rng, 40, 40).T
+    found = equations.verify_matrix(A)
+    assert max(residual.value / residual.tolerance for residual in found) < 0.5
+
+
+def test_a_compatible_map_that_loses_something_is_noticed(monkeypatch):
+    A = np.diag([1.0, 0.5, 1e-4, 1e-5])
+    monkeypatch.setattr(features, "compatible",
+                        lambda A, C=None: (np.diag([1.0, 1, 0, 0]), np.asarray(A).T))
+    assert [r.tag for r in equations.verify_matrix(A) if not r.ok] == ["K.33"]
 
 
 def test_offset_data_with_a_sign_that_rounding_decides():
