@@ -7,6 +7,8 @@
     equations           every equation of the derivation as a residual on your own matrix
     filters   positions who may see whom; a second kernel, of two positions
     smoother            attention = kernel x position x value x filter
+    attention           Primal-Attention: scores e and r without an N x N matrix, the KSVD loss
+    encoder   training  the small Transformer of the lessons, and the loop that trains it
     datasets  files     the bundled data; the reader's own
     plots               the figures; Matplotlib is loaded only when one is drawn
 
@@ -16,7 +18,8 @@ import importlib
 
 __version__ = "0.1.0"
 __all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "nystrom", "equations",
-           "filters", "positions", "smoother", "datasets", "files", "plots"]
+           "filters", "positions", "smoother", "attention", "encoder", "training", "datasets",
+           "files", "plots"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

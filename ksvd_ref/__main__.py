@@ -10,7 +10,7 @@ from pathlib import Path
 
 KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",),
            "exponential": ("scale",), "cosine": (), "softmax": ("scale",), "sne": ("gamma",)}
-LARGEST = 4000              # short side of the largest matrix whose SVD is a matter of minutes
+LARGEST = 4000              # short side of the largest matrix: less than half an hour
 PAIRS = ("Phi", "Psi"), ("Q", "K"), ("X", "Z")
 PLOTS = (".png", ".pdf", ".svg")
 
@@ -47,8 +47,12 @@ def main(argv=None):
     try:
         options = _parser().parse_args(argv)
         status = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        print("ksvd-ref: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:                         # ksvd-ref | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -73,7 +77,8 @@ def _parser():
                         help="number of components (default: the numerical rank)")
     verify.add_argument("--center", action="store_true", help="centre both feature maps first")
     verify.add_argument("--kernel", metavar="NAME",
-                        help=f"kernel of the data: {', '.join(KERNELS)} (default: linear)")
+                        help=f"kernel of the data: {', '.join(KERNELS)} (default for a pair: "
+                        "linear; without it one FILE is the matrix itself)")
     for name, kind in (("gamma", float), ("degree", int), ("coef0", float), ("scale", float)):
         verify.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help="parameter of "
                             + ", ".join(kernel for kernel, has in KERNELS.items() if name in has))
@@ -93,9 +98,11 @@ def demo(options):
     N, d = Q.shape
     print("Head 0 of the last layer of the language model all-MiniLM-L6-v2, reading the\n"
           f"Gettysburg Address: {N} tokens, each with a query and a key of {d} numbers.\n\n"
-          "1. The scores QKᵀ/√d:  K = Φ Ψᵀ with Φ = Q/d^¼, Ψ = K/d^¼\n")
+          "1. The scores of queries Q against keys, K = QKᵀ/√d = Φ Ψᵀ: the features of the rows\n"
+          "   are Φ = Q/d^¼, those of the columns Ψ = K/d^¼\n")
     good = report(equations.solution(Q / d ** 0.25, K / d ** 0.25))
-    print("\n2. The attention matrix softmax(QKᵀ/√d): its own rows and columns are the features\n")
+    print("\n2. The attention matrix, K = softmax(QKᵀ/√d): it has no finite features, so its own\n"
+          "   rows and columns serve, as for any matrix: Φ = K K⁺, Ψ = Kᵀ\n")
     good &= report(equations.solution(*features.compatible(kernels.softmax(Q, K))))
     print("\nThe same for your own matrix:  ksvd-ref verify FILE")
     return 0 if good else 1
@@ -104,26 +111,36 @@ def demo(options):
 def verify_files(options):
     """The reader's matrix."""
     out = options.plot
-    if out and (out.suffix.lower() not in PLOTS or not out.parent.is_dir()):
-        raise ValueError(f"--plot: a file .png, .pdf or .svg in an existing folder expected, "
-                         f"got {out}")
+    if out and (out.suffix.lower() not in PLOTS or out.is_dir()
+                or not os.access(out.parent, os.W_OK)):
+        raise ValueError("--plot: a file .png, .pdf or .svg in a folder that can be written to "
+                         f"expected, got {out}")
     name = " and ".join(str(file) for file in (options.file, options.file2) if file)
+    from . import equations
+    from .backend import silent
     try:
-        Phi, Psi, rows, columns, what = _features(options)
-        from . import equations
-        s = equations.solution(Phi, Psi, rank=options.rank)
+        with silent():                              # an overflow is refused, once is enough
+            Phi, Psi, rows, columns, what = _features(options)
+            if min(len(Phi), len(Psi)) > 700 and not equations.has_low_rank(
+                    len(Phi), len(Psi), Phi.shape[1]):
+                minutes = 0.4 * (min(len(Phi), len(Psi)) / 1000) ** 3     # measured on one core
+                print(f"{len(Phi)} x {len(Psi)}: this will take about {max(1, round(minutes))} min",
+                      file=sys.stderr)
+            s = equations.solution(Phi, Psi, rank=options.rank)
     except OSError as error:
-        raise ValueError(f"{name}: a readable file expected, found: {error.strerror}") from error
+        raise ValueError(f"{error.filename or name}: a readable file expected, found: "
+                         f"{error.strerror}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from error
     if options.json:
         residuals = equations.residuals(s)
-        print(json.dumps({"shape": list(s.K.shape), "rank": s.rank,
+        print(json.dumps({"shape": list(s.K.shape), "rank": s.rank, "components": len(s.sigma),
                           "sigma": [float(x) for x in s.sigma * s.scale],
                           "residuals": [residual._asdict() for residual in residuals]}, indent=1))
         good = all(residual.ok for residual in residuals)
     else:
-        print(f"{name}: {what}\n")
+        print(f"{name}: {what}")
+        print(f"   rows {_few(rows)}, columns {_few(columns)}\n")
         good = report(s)
     if out:
         from . import plots
@@ -135,6 +152,8 @@ def verify_files(options):
 
 def _features(options):
     """Phi, Psi, labels of rows and columns, and a sentence that says what K is."""
+    import numpy as np
+
     from . import features, kernels
     from .backend import as_pair
     from .files import read
@@ -149,6 +168,8 @@ def _features(options):
                              f"{' and '.join(KERNELS[kernel]) or 'none'}")
     arrays, rows, columns = read(options.file)
     pair = next((p for p in PAIRS if set(p) <= set(arrays)), None)
+    if pair and not options.file2 and {"K", "A"} & set(arrays) - set(pair):
+        raise ValueError(f"one matrix or one pair expected, found {', '.join(arrays)}")
     if options.file2:
         second = read(options.file2)
         X, Z, columns, pair = _one(arrays), _one(second.arrays), second.rows, ("X", "Z")
@@ -174,10 +195,20 @@ def _features(options):
             ("Phi", "Psi"): "K = Φ Ψᵀ", ("Q", "K"): "K = QKᵀ/√d", ("X", "Z"): "K = X Zᵀ",
             ("X", "X"): "K = X Xᵀ"}[pair] + centred
     K = getattr(kernels, kernel)(X, Z, **given) if pair else X
-    what = f"the {kernel} kernel of {pair[0]} and {pair[1]}, K, its features being" if pair else \
-        "a matrix K, its features being"
-    return *features.compatible(kernels.center(K) if options.center else K), rows, columns, \
-        f"{what} its own rows and columns{centred}"
+    if options.center:
+        raw, K = K, kernels.center(K)
+        if not abs(K).max() > 1e3 * np.finfo(K.dtype).eps * abs(raw).max():
+            raise ValueError("a matrix that differs from its means expected, found nothing but "
+                             "rounding left after --center")
+    what = f"K = the {kernel} kernel of {pair[0]} and {pair[1]}" if pair else "the matrix K"
+    return *features.compatible(K), rows, columns, \
+        f"{what}{centred}; its own rows and columns are the features"
+
+
+def _few(labels):
+    if not labels:
+        return "without labels"
+    return "labelled " + ", ".join(labels[:3]) + ", ..." * (len(labels) > 3)
 
 
 def _one(arrays):
@@ -206,7 +237,9 @@ def report(s):
 
     from . import equations
     N, M = s.K.shape
-    print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components")
+    route = "block Golub–Kahan" if equations.has_low_rank(N, M, s.Phi.shape[1]) else "the SVD"
+    print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components; dual by "
+          f"{route}, primal from {s.Phi.shape[1]} features")
     if N == M:
         minus, plus = np.linalg.norm(s.K - s.K.T), np.linalg.norm(s.K + s.K.T)
         print(f"   asymmetry  ‖K − Kᵀ‖/‖K + Kᵀ‖ = {minus / plus if plus else float('inf'):.3g}")
@@ -219,8 +252,9 @@ def report(s):
     for tag, statement, _, value, _, ok in found:
         print(f"   {tag:5s} {statement:{width}s} {value:8.1e}  {'ok' if ok else 'DOES NOT HOLD'}")
     good = sum(residual.ok for residual in found)
-    print(f"\n   {good} of {len(found)} equations hold, to {found[0].tolerance:.1e} of σ₁ "
-          f"(= {equations.C:g} max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁).")
+    print(f"\n   {good} of {len(found)} equations hold. The number is how far both sides of one "
+          f"differ, relative to σ₁;\n   up to {found[0].tolerance:.1e} is rounding "
+          f"({equations.C:g} √max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁).")
     return good == len(found)
 
 

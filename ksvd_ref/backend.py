@@ -287,6 +287,71 @@ def check_degree(degree):
         raise ValueError(f"degree must be an integer, 1 or more, got {degree!r}")
 
 
+def check_finite(x, what="the kernel matrix"):
+    """The array `x`, or an error where it came out infinite or undefined.
+
+    Parameters
+    ----------
+    x : array
+        A result of finite numbers.
+    what : str
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_finite(np.array([np.inf]))                            # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: the kernel matrix overflows or is undefined: the data, or the parameters, are ...
+    """
+    xp = namespace(x)
+    if not xp.all(xp.isfinite(x)):
+        raise ValueError(f"{what} overflows or is undefined: the data, or the parameters, are too "
+                         "large for this precision")
+    return x
+
+
+def as_solution(solution, names):
+    """The parts of a Dual or a Primal: two matrices with one column for each singular value.
+
+    Parameters
+    ----------
+    solution : (left, sigma, right)
+    names : three str
+        What the errors call them.
+
+    Returns
+    -------
+    array, array, array
+        (N, s), (s,), (M, s); s = 0 is allowed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_array`, and if the numbers of columns differ.
+
+    Examples
+    --------
+    >>> as_solution(([[1.0]], [2.0, 1.0], [[1.0]]), ("H_e", "sigma", "H_r"))
+    Traceback (most recent call last):
+    ValueError: H_e, sigma, H_r need one column for each sigma, got shapes (1, 1), (2,), (1, 1)
+    """
+    namespace(*solution)
+    left, sigma, right = (x if 0 in getattr(x, "shape", ()) else as_array(x, name, ndim)
+                          for x, name, ndim in zip(solution, names, (2, 1, 2)))
+    if not left.shape[-1] == sigma.shape[0] == right.shape[-1]:
+        raise ValueError(f"{', '.join(names)} need one column for each sigma, got shapes "
+                         f"{tuple(left.shape)}, {tuple(sigma.shape)}, {tuple(right.shape)}")
+    return left, sigma, right
+
+
 def unit_rows(X):
     """Rows scaled to length 1; a row of zeros stays zero.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
-from .backend import as_matrix, check_number, like, namespace
+from .backend import as_matrix, as_solution, check_finite, check_number, like, namespace
 from .linalg import check_rank, eigh, numerical_rank, signs, svd
 
 BLOCKS = 100        # most blocks that solve_golub_kahan builds before it gives up
@@ -78,6 +78,8 @@ def solve(K, rank=None):
     N, M = K.shape
     rank = check_rank(rank, min(N, M), f"K of shape {(N, M)}")
     H_e, sigma, H_r = svd(K)
+    if not namespace(sigma).isfinite(sigma[0]):
+        raise ValueError("the singular values of K overflow: scale K down")
     s = numerical_rank(sigma, N, M) if rank is None else rank
     return _signed(H_e[:, :s], sigma[:s], H_r[:, :s])
 
@@ -207,35 +209,40 @@ def _golub_kahan(K, s, b, tol, seed):
     xp, rng = namespace(K), np.random.default_rng(seed)
     N, M = K.shape
     most = min(M, BLOCKS * b)
-    U, V, B = (xp.zeros(shape, **like(K)) for shape in ((N, most), (M, most), (most, most)))
+    # The vectors lie in rows, so that the first k of them are one piece of memory.
+    Ut, Vt, B = (xp.zeros(shape, **like(K)) for shape in ((most, N), (most, M), (most, most)))
     new, k, check = xp.zeros((M, b), **like(K)), 0, 0
     while True:
-        old, k = k, min(k + b, most)
-        V[:, old:k] = _beyond(V[:, :old], new[:, :k - old], rng)
-        KV = K @ V[:, old:k]
-        U[:, old:k] = _beyond(U[:, :old], KV, rng)
-        B[:k, old:k] = U[:, :k].T @ KV                      # upper bidiagonal, in blocks
-        new = (U[:, old:k].T @ K).T                         # K^T U, the faster way round
-        new = new - V[:, :k] @ (V[:, :k].T @ new)           # K^T U - V B^T, zero but in this block
+        last, old, k = max(k - b, 0), k, min(k + b, most)
+        Vt[old:k, :] = _beyond(Vt[:old, :], new[:, :k - old], rng).T
+        KV = K @ Vt[old:k, :].T
+        Ut[old:k, :] = _beyond(Ut[:old, :], KV, rng).T
+        B[last:k, old:k] = Ut[last:k, :] @ KV               # upper bidiagonal, in blocks
+        new = (Ut[old:k, :] @ K).T                          # K^T U
         if k < check and k < most:
             continue
         X, sigma, Y = svd(B[:k, :k])
+        new = new - Vt[:k, :].T @ (Vt[:k, :] @ new)         # K^T U - V B^T, zero but in this block
         R = new @ X[old:, :s] / (float(sigma[0]) or 1.0)    # K^T H_e - H_r Sigma
         residual = float(xp.max(xp.sqrt(xp.sum(R * R, axis=0)))) if k < M else 0.0
         if residual <= tol or k == most:
-            return U[:, :k] @ X[:, :s], sigma[:s], V[:, :k] @ Y[:, :s], residual
+            return Ut[:k, :].T @ X[:, :s], sigma[:s], Vt[:k, :].T @ Y[:, :s], residual
         check = 1.2 * k                                     # the SVD of B is not free
 
 
-def _beyond(Q, A, rng):
-    """Orthonormal columns that span A beyond the orthonormal columns of Q."""
-    xp = namespace(Q, A)
+def _beyond(Qt, A, rng):
+    """Orthonormal columns that span A beyond the orthonormal rows of Qt."""
+    xp = namespace(Qt, A)
     # Where A has fewer directions than columns, QR would answer with columns that lie in Q: for
     # A = 0 with those of the identity. Random numbers at the level of rounding lead out of Q.
     noise = float(xp.finfo(A.dtype).eps) * (float(xp.max(xp.abs(A))) or 1.0)
     A = A + noise * xp.asarray(rng.standard_normal(A.shape), **like(A))
-    for _ in range(2):                                      # once leaves what cancellation hides
-        A = xp.linalg.qr(A - Q @ (Q.T @ A))[0]
+    near = Qt[max(Qt.shape[0] - 2 * A.shape[1], 0):, :]     # on paper A meets these alone, ...
+    A, kept = xp.linalg.qr(A - near.T @ (near @ A))[0], 0.0
+    eye = xp.eye(A.shape[1], **like(A))
+    while kept < 0.5:                                       # ... but what rounding adds grows
+        A, R = xp.linalg.qr(A - Qt.T @ (Qt @ A))
+        kept = float(xp.min(xp.sum(xp.abs(R) * eye, axis=1)))
     return A
 
 
@@ -319,13 +326,13 @@ def e_scores(K_new, dual):
     >>> e_scores([[2.0, 0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
     array([[2., 0.]])
     """
-    _, _, H_r = dual
+    _, _, H_r = as_solution(dual, Dual._fields)
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_r)
     if K_new.shape[1] != H_r.shape[0]:
         raise ValueError(f"K_new must have the {H_r.shape[0]} columns of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
-    return K_new @ H_r
+    return check_finite(K_new @ H_r, "the score matrix")
 
 
 def r_scores(K_new, dual):
@@ -358,10 +365,10 @@ def r_scores(K_new, dual):
     >>> r_scores([[2.0], [0.0]], Dual(np.eye(2), np.array([2.0, 1.0]), np.eye(2)))
     array([[2., 0.]])
     """
-    H_e, _, _ = dual
+    H_e, _, _ = as_solution(dual, Dual._fields)
     K_new = as_matrix(K_new, "K_new")
     namespace(K_new, H_e)
     if K_new.shape[0] != H_e.shape[0]:
         raise ValueError(f"K_new must have the {H_e.shape[0]} rows of the training matrix, "
                          f"got shape {tuple(K_new.shape)}")
-    return K_new.T @ H_e
+    return check_finite(K_new.T @ H_e, "the score matrix")

@@ -10,7 +10,8 @@ from math import factorial, prod
 
 import numpy as np
 
-from .backend import as_matrix, as_pair, check_degree, check_number, like, namespace, unit_rows
+from .backend import (as_matrix, as_pair, check_degree, check_finite, check_number, like,
+                      namespace, unit_rows)
 from .linalg import numerical_rank, svd
 
 
@@ -65,7 +66,8 @@ def compatible(A, C=None):
     namespace(A, C)
     if tuple(C.shape) != (M, N):
         raise ValueError(f"C must have shape {(M, N)}, that of A^T, got {tuple(C.shape)}")
-    return (A @ C, A.T) if N <= M else (A, (C @ A).T)
+    A_C = check_finite(A @ C if N <= M else C @ A, "the product of A and C")
+    return (A_C, A.T) if N <= M else (A, A_C.T)
 
 
 def cosine(Q, K):
@@ -235,4 +237,4 @@ def data_dependent(Phi, Psi, F):
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
     Phi, F = as_pair(Phi, F, ("Phi", "F"))
     namespace(Phi, Psi, F)
-    return Phi @ F.T, Psi @ F.T
+    return check_finite(Phi @ F.T, "Phi F^T"), check_finite(Psi @ F.T, "Psi F^T")

@@ -80,28 +80,37 @@ def _real(array):
 
 def _read_text(path, suffix):
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        lines = list(enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1))
     except UnicodeDecodeError as error:
         raise ValueError("text in UTF-8 expected, found other bytes") from error
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1)
-             if line.strip() and not line.lstrip().startswith("#")]
+    lines = [(n, line) for n, line in lines if line.strip()]
+    while lines and (lines[0][1] + " ").startswith("# "):  # savetxt writes these
+        del lines[0]
     if not lines:
         raise ValueError("a table of numbers expected, found an empty file")
     mark = "\t" if suffix == ".tsv" else max(",;\t", key=lines[0][1].count)
-    table = [(n, line.split() if mark not in line else
-              [cell.strip() for cell in next(csv.reader([line], delimiter=mark))])
-             for n, line in lines]
-    # A label column: a first cell that is no number, below the first line or empty in its corner.
-    # A header: another cell of the first line that is no number.
+    try:
+        table = [(n, line.split() if mark not in line else
+                  [cell.strip() for cell in next(csv.reader([line], delimiter=mark))])
+                 for n, line in lines]
+    except csv.Error as error:
+        raise ValueError(f"a table of numbers expected, found something else ({error})") from error
     first = table[0][1]
-    labelled = first[0] == "" or any(_number(row[0]) is None for _, row in table[1:])
-    header = first[0] == "" or any(_number(cell) is None for cell in first[labelled:])
-    body, columns = (table[1:], first) if header else (table, None)
+    corner = first[0] == "" and len(first) > 1          # as pandas writes an index
+    header = corner or all(_number(cell) is None for cell in first[1:] or first)
+    body = table[header:]
     if not body:
         raise ValueError("a table of numbers expected, found only a header")
+    # A label column: no first cell is a number, or the header has an empty corner above it.
+    labelled = corner or all(_number(row[0]) is None for _, row in body)
     width = len(body[0][1])
     if width == labelled:
-        raise ValueError("a table of numbers expected, found only labels")
+        raise ValueError("a table of numbers expected, found only labels"
+                         + " (cells of a .tsv are separated by tabs)" * (suffix == ".tsv"))
+    for n, row in body if labelled and not corner else ():
+        if set(row[0]) <= set("0123456789.,_+-−%$€ "):
+            raise ValueError(f"a name, or a number with a decimal point and nothing else expected, "
+                             f"found {row[0]!r} in line {n}, column 1")
     A = np.empty((len(body), width - labelled))
     for i, (n, row) in enumerate(body):
         if len(row) != width:
@@ -113,6 +122,7 @@ def _read_text(path, suffix):
                 raise ValueError(f"a number expected, found {cell!r} in line {n}, "
                                  f"column {j + labelled + 1}")
             A[i, j] = value
+    columns = first if header else None
     if header and len(columns) not in (width, A.shape[1]):
         raise ValueError(f"a header of {A.shape[1]} names expected, found {len(columns)} in line "
                          f"{table[0][0]}")
@@ -122,6 +132,6 @@ def _read_text(path, suffix):
 
 def _number(cell):
     try:
-        return float(cell)
+        return None if "_" in cell else float(cell)     # Python reads 1_000, no other program does
     except ValueError:
         return None

@@ -14,7 +14,8 @@ import numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 
-from .backend import as_matrix, as_pair, check_degree, check_number, namespace, unit_rows
+from .backend import (as_matrix, as_pair, check_degree, check_finite, check_number, namespace,
+                      unit_rows)
 
 
 def linear(X, Z):
@@ -44,7 +45,7 @@ def linear(X, Z):
     """
     X, Z = as_pair(X, Z)
     namespace(X, Z)
-    return _finite(X @ Z.T)
+    return check_finite(X @ Z.T)
 
 
 def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
@@ -78,7 +79,7 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     check_degree(degree)
     namespace(X, Z)
     gamma, coef0 = check_number(gamma, "gamma"), check_number(coef0, "coef0")
-    return _finite((gamma * (X @ Z.T) + coef0) ** int(degree))
+    return check_finite((gamma * (X @ Z.T) + coef0) ** int(degree))
 
 
 def rbf(X, Z, *, gamma=1.0):
@@ -243,7 +244,7 @@ def sne(X, Z, *, gamma=1.0):
     """
     X, Z = as_pair(X, Z)
     gamma = check_number(gamma, "gamma", above=0.0)
-    return row_normalised_exp(-_finite(gamma * squared_distances(X, Z)))    # inf - inf is NaN
+    return row_normalised_exp(-check_finite(gamma * squared_distances(X, Z)))    # inf - inf is NaN
 
 
 def gram(kernel, X, Z):
@@ -319,6 +320,7 @@ def center(K):
     array([[ 3.,  1., -4.],
            [-3., -1.,  4.]])
     """
+    K = as_matrix(K, "K")
     return center_rows(K, K)
 
 
@@ -351,8 +353,8 @@ def center_rows(K_new, K):
     """
     K_new, K = as_pair(K_new, K, ("K_new", "K"))
     xp = namespace(K_new, K)
-    return (K_new - xp.mean(K, axis=0, keepdims=True) - xp.mean(K_new, axis=1, keepdims=True)
-            + xp.mean(K))
+    return check_finite(K_new - xp.mean(K, axis=0, keepdims=True)
+                        - xp.mean(K_new, axis=1, keepdims=True) + xp.mean(K))
 
 
 def center_columns(K_new, K):
@@ -441,7 +443,7 @@ def squared_distances(X, Z):
     array([[0.    , 0.0625]], dtype=float32)
     """
     xp = namespace(X, Z)
-    return _finite(_squared_distances(X, Z) if xp is anp else _sum_of_squares(X, Z, xp))
+    return check_finite(_squared_distances(X, Z) if xp is anp else _sum_of_squares(X, Z, xp))
 
 
 def _sum_of_squares(X, Z, xp):
@@ -470,12 +472,4 @@ defvjp(_squared_distances,
 
 def _logits(X, Z, scale):
     scale = X.shape[1] ** 0.5 if scale is None else check_number(scale, "scale", above=0.0)
-    return _finite(X @ Z.T / scale)
-
-
-def _finite(K):
-    xp = namespace(K)
-    if not xp.all(xp.isfinite(K)):
-        raise ValueError("the kernel matrix overflows or is undefined: the data, or the kernel's "
-                         "parameters, are too large for this precision")
-    return K
+    return check_finite(X @ Z.T / scale)

@@ -224,7 +224,7 @@ def numerical_rank(sigma, N, M, norm=None):
     """
     xp = namespace(sigma)
     norm = sigma[0] if norm is None else norm
-    return int(xp.count_nonzero(sigma > norm * max(N, M) * float(xp.finfo(sigma.dtype).eps)))
+    return int(xp.count_nonzero(sigma > norm * (max(N, M) * float(xp.finfo(sigma.dtype).eps))))
 
 
 def check_rank(rank, limit, shape):
@@ -251,7 +251,8 @@ def check_rank(rank, limit, shape):
     Traceback (most recent call last):
     ValueError: rank must be None or an integer from 1 to 2 for K of shape (2, 5), got 3
     """
-    whole = hasattr(rank, "__index__") and not isinstance(rank, (bool, np.bool_))
+    whole = hasattr(rank, "__index__") and not isinstance(rank, (bool, np.bool_)) \
+        and getattr(rank, "shape", ()) == ()
     if rank is not None and not (whole and 1 <= rank <= limit):
         raise ValueError(f"rank must be None or an integer from 1 to {limit} for {shape}, "
                          f"got {rank!r}")

@@ -31,7 +31,7 @@ def matrix(ax, K, *, rows=None, columns=None, title="K"):
     ax.set(title=title, xlabel="column j", ylabel="row i")
     for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
         if labels is not None and len(labels) <= 30:
-            axis.set_ticks(range(len(labels)), labels, fontsize=6)
+            axis.set_ticks(range(len(labels)), map(_label, labels), fontsize=6)
     ax.tick_params(axis="x", rotation=90 if columns is not None and len(columns) <= 30 else 0)
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
     return image
@@ -50,10 +50,11 @@ def spectrum(ax, sigma, *, share=True, title="Singular values"):
     title : str
     """
     sigma = np.asarray(sigma)
-    kept = sigma[sigma > 0]
+    kept = sigma[sigma > np.finfo(float).eps * sigma[0]]                  # the rest is rounding
     cumulative = np.cumsum(kept ** 2) / np.sum(kept ** 2)
     ax.semilogy(np.arange(1, len(kept) + 1), kept, "o-", color="black", markersize=3)
     ax.set(title=title, xlabel="component l", ylabel=r"$\sigma_l$")
+    ax.margins(x=0.12, y=0.1)
     ax.xaxis.get_major_locator().set_params(integer=True)
     if share:
         for l in sorted({1, 2, 3, 5, 10, 20} & set(range(1, len(kept) + 1))):
@@ -86,8 +87,14 @@ def embedding(ax, scores, *, labels=None, color=ROWS, title="", most=12):
         far = np.hypot((first - first.mean()) / (first.std() or 1.0),
                        (second - second.mean()) / (second.std() or 1.0))
         for i in np.argsort(-far, kind="stable")[:most]:
-            ax.annotate(str(labels[i]), (first[i], second[i]), fontsize=7,
+            ax.annotate(_label(labels[i]), (first[i], second[i]), fontsize=7,
                         xytext=(2, 2), textcoords="offset points")
+
+
+def _label(text, most=20):
+    """Short, and not read as a formula."""
+    text = str(text)
+    return (text if len(text) <= most else text[:most - 1] + "…").replace("$", r"\$")
 
 
 def overview(K, sigma, E, R, *, rows=None, columns=None, title=""):
@@ -117,7 +124,7 @@ def overview(K, sigma, E, R, *, rows=None, columns=None, title=""):
     except ImportError as error:
         raise ImportError("figures need Matplotlib: pip install 'ksvd_ref[lessons]'") from error
     figure = Figure(figsize=(10, 8), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(_label(title, 80))
     ((top_left, top_right), (low_left, low_right)) = figure.subplots(2, 2)
     matrix(top_left, K, rows=rows, columns=columns)
     spectrum(top_right, sigma, title=r"Singular values, cumulative share of $\sigma^2$")

@@ -14,7 +14,8 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp_argnums, primitive
 
-from .backend import as_array, as_matrix, as_pair, like, namespace, silent
+from .backend import (as_array, as_matrix, as_pair, as_solution, check_finite, like, namespace,
+                      silent)
 from .linalg import (TIE, check_rank, numerical_rank, peaks, reciprocal, signs, spectral_norm, svd,
                      svd_core)
 
@@ -435,7 +436,8 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
     W_e, W_r, Lambda, Phi, Psi = _weights(W_e, W_r, Lambda, Phi, Psi)
     xp = namespace(W_e, W_r, Lambda, Phi, Psi)
     E, R = Phi @ W_e, Psi @ W_r
-    return 0.5 * xp.sum(E * E * Lambda) + 0.5 * xp.sum(R * R * Lambda) - xp.sum(W_e * W_r)
+    J = 0.5 * xp.sum(E * E * Lambda) + 0.5 * xp.sum(R * R * Lambda) - xp.sum(W_e * W_r)
+    return check_finite(J, "J")
 
 
 def gradient(W_e, W_r, Lambda, Phi, Psi):
@@ -473,7 +475,8 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
     """
     W_e, W_r, Lambda, Phi, Psi = _weights(W_e, W_r, Lambda, Phi, Psi)
     namespace(W_e, W_r, Lambda, Phi, Psi)
-    return Phi.T @ (Phi @ W_e) * Lambda - W_r, Psi.T @ (Psi @ W_r) * Lambda - W_e
+    return (check_finite(Phi.T @ (Phi @ W_e) * Lambda - W_r, "the gradient"),
+            check_finite(Psi.T @ (Psi @ W_r) * Lambda - W_e, "the gradient"))
 
 
 def stationarity(W_e, W_r, Lambda, Phi, Psi):
@@ -568,7 +571,7 @@ def from_dual(dual, Phi, Psi):
            [0., 1.]])
     """
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
-    H_e, sigma, H_r = dual
+    H_e, sigma, H_r = as_solution(dual, ("H_e", "sigma", "H_r"))
     namespace(Phi, Psi, H_e, H_r)
     _fits("H_e", H_e, "Phi", Phi, 0)
     _fits("H_r", H_r, "Psi", Psi, 0)
@@ -611,13 +614,13 @@ def to_dual(primal, Phi, Psi):
            [0., 1.]])
     """
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
-    W_e, sigma, W_r = primal
-    namespace(Phi, Psi, W_e, W_r)
+    sigma = as_solution(primal, Primal._fields)[1]
     E, R = e_scores(Phi, primal), r_scores(Psi, primal)
-    r = numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
-    if r < sigma.shape[0]:
+    s = sigma.shape[0]
+    r = numerical_rank(sigma, Phi.shape[0], Psi.shape[0]) if s else 0
+    if r < s:
         raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: numerical rank {r} expected at "
-                         f"most, got {sigma.shape[0]} components: solve with rank={r} or less")
+                         f"most, got {s} components: solve without a rank")
     return E / sigma, sigma, R / sigma
 
 
@@ -651,11 +654,11 @@ def e_scores(Phi_new, primal):
     >>> e_scores([[1.0, 3.0]], weights)
     array([[1., 3.]])
     """
-    W_e, _, _ = primal
+    W_e, _, _ = as_solution(primal, Primal._fields)
     Phi_new = as_matrix(Phi_new, "Phi_new")
     namespace(Phi_new, W_e)
     _fits("W_e", W_e, "Phi_new", Phi_new, 1)
-    return Phi_new @ W_e
+    return check_finite(Phi_new @ W_e, "the score matrix")
 
 
 def r_scores(Psi_new, primal):
@@ -688,11 +691,11 @@ def r_scores(Psi_new, primal):
     >>> r_scores([[1.0, 3.0]], weights)
     array([[2., 3.]])
     """
-    _, _, W_r = primal
+    _, _, W_r = as_solution(primal, Primal._fields)
     Psi_new = as_matrix(Psi_new, "Psi_new")
     namespace(Psi_new, W_r)
     _fits("W_r", W_r, "Psi_new", Psi_new, 1)
-    return Psi_new @ W_r
+    return check_finite(Psi_new @ W_r, "the score matrix")
 
 
 def _fits(name, rows, other, A, axis):

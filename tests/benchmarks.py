@@ -205,11 +205,12 @@ def golub_kahan(quick):
     from scipy.sparse.linalg import svds
     from sklearn.utils.extmath import randomized_svd
 
-    from ksvd_ref import dual
+    from ksvd_ref import dual, kernels
     torch = __import__("torch") if find_spec("torch") else None
     N = 400 if quick else 1000
     slow = spectrum(N, np.arange(1, N + 1) ** -0.5)
-    for name, K in (("softmax", softmax(N)), ("slow decay", slow)):
+    rbf = kernels.rbf(*np.random.default_rng(0).standard_normal((2, N, 3)), gamma=0.5)
+    for name, K in (("softmax", softmax(N)), ("rbf", rbf), ("slow decay", slow)):
         want = dual.solve(K)
         for s, target in ((5, ">= 6"), (20, ">= 2.5")):
             jobs = {"svd": lambda: np.linalg.svd(K, full_matrices=False),

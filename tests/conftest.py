@@ -1,9 +1,11 @@
 """What every test shares: generator, array libraries, central differences, bad input, figures."""
+import os
 import sys
 
 import matplotlib
 
 matplotlib.use("Agg")               # before anything can open a window
+os.environ["KSVD_REF_QUICK"] = "1"  # the lessons that train: one small arm, tables for the rest
 
 import array_api_strict as strict   # noqa: E402
 import autograd                     # noqa: E402

@@ -13,7 +13,8 @@ README = (ROOT / "README.md").read_text()
 ROWS = re.findall(r"^\| ([KSV]?\.?\w+) \| (.*?) \| (`.*?`) \| `(\w+)` \| (.*?) \|$",
                   README.partition("## Equation index")[2], re.M)
 TESTS = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
-MODULES = "linalg kernels dual features primal nystrom equations filters positions smoother".split()
+MODULES = ("linalg kernels dual features primal nystrom equations filters positions smoother "
+           "attention encoder").split()
 
 
 def tags_of(function):
@@ -53,6 +54,13 @@ def test_row(tag, statement, names, test, lessons):
     for number in numbers:                              # the lesson says the tag where it shows it
         text = next((ROOT / "tutorials").glob(f"{number}_*.py")).read_text()
         assert re.search(rf"(?<![\w.]){re.escape(tag)}(?!\w|\.\d)", text)
+
+
+def test_every_tag_that_is_used_is_explained():
+    known = set(re.findall(r"^\| ([KSVD]\.?\d+|EY) \|", README, re.M))
+    for path in [*ROOT.glob("ksvd_ref/*.py"), *ROOT.glob("tutorials/**/*.py")]:
+        used = set(re.findall(r"(?<![\w.\[\"'])([KS]\.\d+|[VD]\d+)(?!\w)", path.read_text()))
+        assert used <= known, (path.name, used - known)
 
 
 def test_every_lesson_is_in_the_reading_order():

@@ -155,12 +155,41 @@ def test_a_sign_that_differs_is_not_aligned_away(s):
 
 
 @pytest.mark.parametrize("bad, message", [
-    (np.zeros((3, 3)), "must not be zero, got numerical rank 0"),
+    (np.zeros((3, 3)), r"K = Phi Psi\^T must not be zero"),
     (np.array([[1.0, np.nan]]), "must be finite, got NaN or infinity in entry"),
     (np.ones(3), "must have 2 axes"), (np.ones((0, 3)), "must not be empty")])
 def test_bad_matrices_are_refused(bad, message):
     with pytest.raises(ValueError, match=message):
         equations.verify_matrix(bad)
+
+
+def test_offset_data_with_a_sign_that_rounding_decides():
+    # both entries of the second left vector have one size on paper, and sigma_2 is 1e-9 sigma_1:
+    # dual and primal may choose opposite signs, and either is a solution
+    X = np.array([[1000000002.0, 1000000000], [1000000000, 1000000001]])
+    Z = np.array([[1.0, 0], [0, 1], [1, 1]])
+    assert [residual for residual in equations.verify(X, Z) if not residual.ok] == []
+
+
+def test_the_coarser_of_two_precisions_counts():
+    rng = np.random.default_rng(6)
+    Phi, Psi = rng.standard_normal((6, 3)), rng.standard_normal((5, 3))
+    mixed = equations.verify(Phi.astype("float32"), Psi)
+    assert [residual for residual in mixed if not residual.ok] == []
+    single = equations.verify(Phi.astype("float32"), Psi.astype("float32"))
+    np.testing.assert_allclose(mixed[0].tolerance, single[0].tolerance, rtol=1e-5)
+
+
+def test_what_rounding_has_swallowed_is_not_verified():
+    # K = Phi Psi^T is of the size of the rounding of Phi and Psi: any residual would pass
+    noise = 1e-15 * np.random.default_rng(7).standard_normal((4, 4))
+    Phi, Psi = np.hstack([np.eye(4), 0 * noise]), np.hstack([noise, np.eye(4)])
+    with pytest.raises(ValueError, match="is lost in rounding: float64 cannot verify"):
+        equations.verify(Phi, Psi)
+    with pytest.raises(ValueError, match="must not be zero, nor overflow or underflow"):
+        equations.verify(1e-200 * Phi, 1e-200 * Phi)
+    with pytest.raises(ValueError, match="must not be zero, nor overflow or underflow"):
+        equations.verify(1e200 * Phi, 1e200 * Phi)
 
 
 @pytest.mark.parametrize("rank", [0, -1, 3, 1.5, True, "2"])

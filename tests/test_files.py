@@ -18,6 +18,7 @@ TEXT = {
     "quoted.csv": ('"Smith, A","1","2"\n"Jones, B","3","4.5"\n', ["Smith, A", "Jones, B"], None),
     "bom.csv": ("\ufeff1,2\r\n3,4.5\r\n", None, None),
     "one.txt": ("1 2\n", None, None),
+    "hash.csv": ("# a comment\n#1 team,1,2\n#2 team,3,4.5\n", ["#1 team", "#2 team"], None),
 }
 
 
@@ -35,6 +36,13 @@ def test_text(tmp_path, name):
     ("header.csv", "u,v\n", "found only a header"),
     ("ragged.csv", "1,2\n3\n", "found 1 cells in line 2 after 2 in line 1"),
     ("word.csv", "1,2\n3,x\n", "found 'x' in line 2, column 2"),
+    ("first.csv", "1,x,3\n4,5,6\n", "found 'x' in line 1, column 2"),
+    ("missing.csv", "a,b\n1,2\nn/a,4\n", "found 'n/a' in line 3, column 1"),
+    ("comma.csv", "a;b\n1,5;2\n3,5;4\n", "decimal point .* found '1,5' in line 2, column 1"),
+    ("percent.csv", "a,b\n1%,2\n3%,4\n", "decimal point .* found '1%' in line 2, column 1"),
+    ("underscore.csv", "1_000,2\n", "found '1_000' in line 1, column 1"),
+    ("long.csv", "1," + 200_000 * "2" + "\n", "found something else"),
+    ("commas.tsv", "1,2\n3,4\n", "cells of a .tsv are separated by tabs"),
     ("hole.csv", "1,2\n3,\n", "found '' in line 2, column 2"),
     ("names.csv", "u,v,w,x\na,1,2\nb,3,4\n", "header of 2 names expected"),
     ("matrix.mat", "", "found the ending .mat"), ("matrix", "", "found a name without an ending")])

@@ -15,6 +15,7 @@ ALLOWED = {             # module -> what it may import of ours
     "nystrom": {"backend", "linalg", "kernels", "dual", "features", "primal"},
     "filters": {"backend"}, "positions": {"backend"},
     "smoother": {"backend", "filters", "kernels"},
+    "attention": {"backend"}, "encoder": {"backend", "smoother", "attention"}, "training": set(),
     "__main__": {"backend", "kernels", "features", "equations", "datasets", "files", "plots"},
     "__init__": set(),
 }

@@ -43,7 +43,9 @@ def test_without_arguments_a_real_head(command):
 def test_own_file(command):
     Path("points.csv").write_text("player,win,draw\nAnn,2,1\nBob,0,1\nCyd,1,1\n")
     status, out, err = command("verify", "points.csv")
-    assert (status, err) == (0, "") and "points.csv: a matrix K" in out and "asymmetry" not in out
+    assert (status, err) == (0, "") and "points.csv: the matrix K" in out
+    assert "rows labelled Ann, Bob, Cyd, columns labelled win, draw" in out
+    assert "asymmetry" not in out                       # 3 x 2 is not square
 
 
 def test_json(command):
@@ -51,7 +53,8 @@ def test_json(command):
     np.save("A.npy", A)
     status, out, err = command("verify", "A.npy", "--json", "--rank", 2)
     found = json.loads(out)
-    assert status == 0 and found["shape"] == [6, 4] and found["rank"] == 4
+    assert status == 0 and found["shape"] == [6, 4]
+    assert found["rank"] == 4 and found["components"] == 2
     np.testing.assert_allclose(found["sigma"], np.linalg.svd(A, compute_uv=False)[:2], rtol=1e-13)
     assert [set(r) for r in found["residuals"]] == 35 * [
         {"tag", "statement", "source", "value", "tolerance", "ok"}]
@@ -89,6 +92,19 @@ def test_pairs_in_an_archive(command, names):
     expected = np.linalg.svd(pair[0] @ pair[1].T / scale, compute_uv=False)[:3]
     np.testing.assert_allclose(json.loads(out)["sigma"], expected, rtol=1e-12)
     assert status == 0
+
+
+def test_few_features_of_many_points_go_by_golub_kahan(command):
+    rng = np.random.default_rng(5)
+    Phi, Psi = rng.standard_normal((600, 12)), rng.standard_normal((520, 12))
+    np.savez("pair.npz", Phi=Phi, Psi=Psi)
+    status, out, err = command("verify", "pair.npz")
+    assert (status, err) == (0, "") and "35 of 35" in out
+    assert "numerical rank 12, 12 components; dual by block Golub–Kahan, primal from 12 fea" in out
+    sigma = np.linalg.svd(Phi @ Psi.T, compute_uv=False)
+    assert f"{sigma[0]:9.3g} {sigma[1]:9.3g}" in out
+    np.savez("small.npz", Phi=Phi[:60, :], Psi=Psi[:50, :])
+    assert "dual by the SVD" in command("verify", "small.npz")[1]
 
 
 def test_one_data_file_with_a_kernel_is_both_sides(command):
@@ -133,6 +149,8 @@ def bad_files():
     np.save("large.npy", np.zeros((4001, 4001), dtype=bool))
     np.savez("names.npz", B=np.eye(2), C=np.eye(2))
     np.savez("pair.npz", X=np.ones((3, 2)), Z=np.ones((3, 1)))
+    np.savez("both.npz", X=np.ones((3, 2)), Z=np.ones((3, 2)), K=np.ones((3, 3)))
+    Path("constant.csv").write_text("0.1,0.1,0.1\n0.1,0.1,0.1\n")
     Path("ragged.csv").write_text("1,2\n3\n")
     Path("words.csv").write_text("hello\nworld\n")
     Path("empty.csv").write_text("")
@@ -157,6 +175,8 @@ def bad_files():
     ("zero.npy", "zero.npy: K = Phi Psi^T must not be zero"),
     ("large.npy", "large.npy: at most 4000 on the short side expected for the dual, "
      "got (4001, 4001): primal.solve"),
+    ("constant.csv --center", "nothing but rounding left after --center"),
+    ("both.npz", "both.npz: one matrix or one pair expected, found X, Z, K"),
     ("names.npz", "names.npz: an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
      "found B, C"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
@@ -167,7 +187,7 @@ def bad_files():
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exp overflows"),
     ("good.npy --gamma 1", "--gamma: no such parameter"),
-    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in an existing folder"),
+    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in a folder that can"),
     ("good.npy --plot nowhere/figure.png", "--plot: a file .png"),
     ("", "the following arguments are required: FILE"), ("good.npy --magic", "unrecognized")])
 def test_bad_input_gets_one_line(command, argv, message):

@@ -5,6 +5,9 @@ user who has one. What a name computes there is what tests/gpu_check.py is for.
 """
 import ast
 import inspect
+import os
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -143,3 +146,57 @@ def test_exceptions_are_needed():
         for part in name.split("."):
             thing = getattr(thing, part)
         assert thing not in primitive_vjps, name
+
+
+def with_stand_in(code):
+    """Exit status and output of `code` in a process of its own, with tests/ at hand."""
+    here = Path(__file__).parent
+    run = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]\n{code}"
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True,
+                          env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    return done.returncode, done.stdout + done.stderr
+
+
+def gpu_check(code=""):
+    """tests/gpu_check.py in a dry run."""
+    return with_stand_in(f"sys.argv[1:] = ['--dry-run']; import gpu_check\n{code}\n"
+                         "sys.exit(gpu_check.main())")
+
+
+def test_gpu_check_in_a_dry_run():
+    """Its logic, on a stand-in for CuPy that refuses what CuPy refuses: every line passes."""
+    status, output = gpu_check()
+    assert status == 0, output
+    for line in ("public functions, float64", "refused: NumPy beside CuPy", "factors of ten bits",
+                 "bytes left by 20 calls", "directional derivative", "0 failed"):
+        assert line in output
+
+
+@pytest.mark.parametrize("code, line", [
+    ("from ksvd_ref import kernels as k; f = k.rbf\n"          # wrong, but only on the GPU
+     "k.rbf = lambda X, Z: f(X, Z) * (1.0 + 1e-6 * (type(X).__module__ == 'cupy_stand_in'))",
+     "FAIL  kernels.rbf float64: off by"),
+    ("from ksvd_ref import kernels as k; f = k.rbf\n"          # float64 where float32 was given
+     "k.rbf = lambda X, Z: f(X * __import__('numpy').float64(1.0), Z)",
+     "FAIL  kernels.rbf float32: came back as"),
+    ("from ksvd_ref import primal as p; f = p.gradient\n"      # the CPU asked behind our back
+     "p.gradient = lambda *a: tuple(map(__import__('numpy').asarray, f(*a)))",
+     "Implicit conversion"),
+    ("from ksvd_ref import dual as d\nd.extra = lambda x: x; d.extra.__module__ = d.__name__",
+     "FAIL  public functions without a check: dual.extra"),
+    ("gpu_check.TF32_LIMIT = 1e-3", "FAIL  the detector sees factors of ten bits")],
+    ids=["wrong value", "float64 from float32", "a trip to the host", "a function without a check",
+         "a detector that cannot detect"])
+def test_gpu_check_can_fail(code, line):
+    status, output = gpu_check(code)
+    assert status == 1 and line in output, output
+
+
+def test_lesson_12_where_there_is_a_gpu():
+    """Its GPU cells, which are skipped elsewhere, on the stand-in."""
+    lesson = FOLDER.parent / "tutorials" / "12_the_same_code_on_a_gpu.py"
+    if not lesson.exists():
+        pytest.skip("the tutorials are in a clone, not in the installed package")
+    status, output = with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"
+                                   f"runpy.run_path({str(lesson)!r}, run_name='__main__')")
+    assert status == 0 and "sigma on GPU and CPU" in output and "skipped" not in output, output

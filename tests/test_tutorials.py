@@ -16,6 +16,7 @@ name = lambda path: path.relative_to(TUTORIALS).as_posix()
 
 @pytest.mark.parametrize("path", LESSONS + SOLUTIONS, ids=name)
 def test_it_runs(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(path)])
     monkeypatch.chdir(tmp_path)                     # a lesson finds its files from anywhere
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("\n") >= 2 and not list(tmp_path.iterdir())
