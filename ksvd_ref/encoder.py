@@ -735,8 +735,8 @@ def init_translator(rng, source, target, *, d, hidden, layers,
 
 
 def _normal(rng, shape, dtype):
-    # Half of the usual 1 / sqrt(fan in): from the whole, the polynomial kernel of lesson 11 ends
-    # between 56 and 83 % where it reaches 89 to 90 % from here.
+    # Half of the usual 1 / sqrt(fan in), which suits the post-norm blocks of lesson 11: from the
+    # whole, exponential attention ends at 93 instead of 98 %, polynomial at 75 instead of 87 %.
     return (0.5 * rng.standard_normal(shape) / sqrt(shape[0])).astype(dtype)
 
 

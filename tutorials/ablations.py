@@ -62,7 +62,7 @@ class Arm(NamedTuple):
     scores: Any = (content,) * 3    # at the sites A, B, C
     kernel: Any = {}                # for smoother.attention
     words: Any = (False, False)     # positions added to the words of the source, of the target
-    start: float = 1.0              # factor on all matrices but the embeddings at the start
+    start: float = 1.0              # factor on all matrices but the embeddings; 2 is 1/sqrt(fan in)
 
 
 W, TIED = ("W_q", "W_k", "W_v", "W_o"), ("W_q", "W_v", "W_o")
