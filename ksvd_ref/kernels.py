@@ -288,7 +288,8 @@ def gram(kernel, X, Z):
             number = float(number)
         return 0.0 * X[i, 0] + number               # an array of the right library and dtype
     with silent():
-        K = xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])]) for i in range(X.shape[0])])
+        K = xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])])
+                      for i in range(X.shape[0])])
     return as_matrix(K, "kernel(x, z)")
 
 
