@@ -54,7 +54,7 @@ def spectrum(ax, sigma, *, share=True, title="Singular values"):
     cumulative = np.cumsum(kept ** 2) / np.sum(kept ** 2)
     ax.semilogy(np.arange(1, len(kept) + 1), kept, "o-", color="black", markersize=3)
     ax.set(title=title, xlabel="component l", ylabel=r"$\sigma_l$")
-    ax.margins(x=0.12, y=0.1)
+    ax.margins(x=0.18, y=0.1)
     ax.xaxis.get_major_locator().set_params(integer=True)
     if share:
         for l in sorted({1, 2, 3, 5, 10, 20} & set(range(1, len(kept) + 1))):
