@@ -352,7 +352,7 @@ def attend(x, z, params, mask=None, *, heads, scores=content, **kernel):
     Q, K, log_factor = scores(x, z, params, heads)
     V = smoother.split_heads(linear(z, params["W_v"]), heads)
     output = smoother.attention(Q, K, V, log_factor=log_factor, mask=mask, **kernel)
-    return linear(smoother.merge_heads(output), params["W_o"])
+    return linear(smoother.merge_heads(output, heads), params["W_o"])
 
 
 def pre_norm(x, norm, sublayer):

@@ -183,7 +183,7 @@ def as_mask(mask, X):
     if mask is None:
         return None
     home, xp = namespace(mask), namespace(X)
-    if isinstance(mask, (list, tuple)):
+    if isinstance(mask, (bool, list, tuple)):
         mask = home.asarray(mask)
     if not home.isdtype(mask.dtype, "bool"):
         raise TypeError("mask must be boolean, True where a query may attend to a key, "

@@ -13,7 +13,7 @@ N and M are aligned at the end, as in the filters: query i stands at position i 
 import autograd.numpy as anp
 from autograd.extend import defvjp, primitive
 
-from .backend import as_array, check_number, like, namespace
+from .backend import as_array, check_number, like, namespace, silent
 
 
 def sinusoids(N, d, *, first=0, beside=None):
@@ -41,7 +41,7 @@ def sinusoids(N, d, *, first=0, beside=None):
     Raises
     ------
     ValueError
-        If N or d is no integer ≥ 1, or d is odd.
+        If N is no integer ≥ 1, d no even integer ≥ 2, or `first` no finite number.
 
     Examples
     --------
@@ -49,13 +49,23 @@ def sinusoids(N, d, *, first=0, beside=None):
     array([[0.   , 1.   ],
            [0.841, 0.540]])
     """
-    for value, name in ((N, "N"), (d, "d")):
-        if not hasattr(value, "__index__") or value < 1 or (name == "d" and value % 2):
-            raise ValueError(f"{name} must be an integer, 1 or more (d even), got {value!r}")
+    N, d = _size(N, "N"), _size(d, "d")
+    if d % 2:
+        raise ValueError(f"d must be an even integer, a sine and a cosine for each pair, got {d}")
     host = namespace()                              # NumPy's numbers serve every library
-    angle = host.arange(first, first + N)[:, None] * _frequencies(d)[None, :]
+    position = check_number(first, "first") + host.arange(N)
+    angle = position[:, None] * _frequencies(d)[None, :]
     t = host.reshape(host.stack([host.sin(angle), host.cos(angle)], axis=-1), (N, d))
-    return t if beside is None else namespace(beside).asarray(t, **like(beside))
+    if beside is None:
+        return t
+    beside = as_array(beside, "beside", finite=False)   # integers would round every sine to 0
+    return namespace(beside).asarray(t, **like(beside))
+
+
+def _size(value, name):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be an integer, 1 or more, got {value!r}")
+    return int(value)
 
 
 def _frequencies(d):
@@ -88,7 +98,8 @@ def absolute(t_q, t_k, *, scale=None):
     Raises
     ------
     TypeError, ValueError
-        If an argument is no array of real numbers, or their numbers of columns differ.
+        If an argument is no array of real numbers, their numbers of columns differ, or leading
+        axes do not broadcast.
 
     Notes
     -----
@@ -106,8 +117,12 @@ def absolute(t_q, t_k, *, scale=None):
     if t_q.ndim < 2 or t_k.ndim < 2 or t_q.shape[-1] != t_k.shape[-1]:
         raise ValueError("t_q and t_k need 2 axes or more and the same number of columns, got "
                          f"shapes {tuple(t_q.shape)} and {tuple(t_k.shape)}")
+    if any(n != m and 1 not in (n, m) for n, m in zip(t_q.shape[-3::-1], t_k.shape[-3::-1])):
+        raise ValueError("leading axes of t_q and t_k must be equal or 1, got "
+                         f"{tuple(t_q.shape)} and {tuple(t_k.shape)}")
     scale = t_q.shape[-1] ** 0.5 if scale is None else check_number(scale, "scale", above=0.0)
-    return t_q @ xp.moveaxis(t_k, -1, -2) / scale
+    with silent():
+        return t_q @ xp.moveaxis(t_k, -1, -2) / scale
 
 
 def relative(Q, R, *, scale=None):
@@ -143,6 +158,11 @@ def relative(Q, R, *, scale=None):
     array([[ 0., -1.],
            [10.,  0.]])
     """
+    Q, R = as_array(Q, "Q", finite=False), as_array(R, "R", finite=False)
+    namespace(Q, R)
+    if Q.ndim < 2 or R.ndim < 2 or Q.shape[-1] != R.shape[-1] or R.shape[-2] < Q.shape[-2]:
+        raise ValueError("R must have N + M - 1 rows, one for each offset, and the columns of Q, "
+                         f"got shapes {tuple(Q.shape)} and {tuple(R.shape)} of Q and R")
     return rel_shift(absolute(Q, R, scale=scale))
 
 
@@ -170,17 +190,16 @@ def rel_shift(raw):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rel_shift(np.array([[1, 2, 3], [4, 5, 6]]))
-    array([[2, 3],
-           [4, 5]])
+    >>> rel_shift([[1, 2, 3], [4, 5, 6]])
+    array([[2., 3.],
+           [4., 5.]])
     """
+    raw = as_array(raw, "raw", finite=False)
     xp = namespace(raw)
-    N, W = raw.shape[-2:]
-    if W < N:
+    if raw.ndim < 2 or raw.shape[-1] < raw.shape[-2]:
         raise ValueError("one column for each of the N + M - 1 offsets expected, "
                          f"got shape {tuple(raw.shape)}")
-    if N == 1:
+    if raw.shape[-2] == 1:
         return raw
     return (_traced_shift if xp is anp else _shift)(raw)
 
@@ -226,7 +245,7 @@ def offset_table(table, N, M):
     Raises
     ------
     TypeError, ValueError
-        If the table is no real, finite matrix with an odd number of rows.
+        If the table is no real, finite matrix with an odd number of rows, or N or M no integer ≥ 1.
 
     Examples
     --------
@@ -237,6 +256,7 @@ def offset_table(table, N, M):
            [-1.]])
     """
     table = as_array(table, "table", ndim=2)
+    N, M = _size(N, "N"), _size(M, "M")
     xp = namespace(table)
     L, even = divmod(table.shape[0], 2)
     if not even:
@@ -269,6 +289,11 @@ def turned(C, *, first=0):
     -------
     (..., N, d) array
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `C` is no real, finite array of two axes or more with an even number of columns.
+
     Examples
     --------
     >>> import math
@@ -277,6 +302,8 @@ def turned(C, *, first=0):
     (array([[0.841]]), 0.841)
     """
     C = as_array(C, "C")
+    if C.ndim < 2:
+        raise ValueError(f"C must have 2 axes or more, got shape {tuple(C.shape)}")
     xp = namespace(C)
     t = sinusoids(C.shape[-2], C.shape[-1], first=first, beside=None)
     sin, cos = (xp.asarray(t[:, part::2], **like(C)) for part in (0, 1))

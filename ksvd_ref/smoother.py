@@ -12,7 +12,9 @@ A         (..., N, M)    attention matrix, A_ij = B_ij G_ij / Z_i
 """
 import warnings
 
-from .backend import as_array, check_degree, check_number, namespace
+from autograd.tracer import getval
+
+from .backend import as_array, check_degree, check_finite, check_number, namespace, silent
 from .filters import memory, strided, window  # noqa: F401  (causal too: smoother.causal, ...)
 from .filters import as_mask, causal, check_leading, check_pairs, taking_part, visible
 from .kernels import row_normalised_exp, squared_distances
@@ -123,36 +125,38 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
     if log_factor is not None:
         log_factor = as_array(log_factor, "log_factor", finite=False)
         check_pairs(log_factor, "log_factor", N, M)
+        _check_leading(Q=Q, K=K, mask=mask, log_factor=log_factor)
         log_factor = as_array(visible(mask, log_factor, 0.0), "log_factor")
     if not callable(kernel):
-        if kernel not in _KERNELS:
+        if not isinstance(kernel, str) or kernel not in _KERNELS:
             raise ValueError("kernel must be a function or one of "
                              f"{', '.join(map(repr, _KERNELS))}, got {kernel!r}")
         if not set(parameters) <= _PARAMETERS[kernel]:
             raise TypeError(f"parameters of the {kernel} kernel are "
                             f"{sorted(_PARAMETERS[kernel]) or 'none'}, got {sorted(parameters)}")
-        if Q.shape[-1] != K.shape[-1]:
-            raise ValueError("Q and K need the same number of columns, got shapes "
-                             f"{tuple(Q.shape)} and {tuple(K.shape)}")
-    G = _KERNELS.get(kernel, kernel)(Q, K, **parameters)
-    if tuple(getattr(G, "shape", ())[-2:]) != (N, M):
+        _check_columns(Q, K)
+    with silent():                                  # an overflow is refused below, or is hidden
+        G = (kernel if callable(kernel) else _KERNELS[kernel])(Q, K, **parameters)
+    G = as_array(G, "kernel(Q, K)", finite=False)
+    if tuple(G.shape[-2:]) != (N, M):
         raise ValueError(f"kernel(Q, K) must be an array of shape (..., {N}, {M}), "
-                         f"got {getattr(G, 'shape', type(G).__name__)}")
-    xp = namespace(G, log_factor)
+                         f"got {tuple(G.shape)}")
+    xp = namespace(Q, K, G, log_factor)
     finite = xp.isfinite(G)
     if not xp.all(finite if mask is None else finite | ~mask):
         raise ValueError(f"kernel {kernel!r} is NaN or infinite at a visible key: the data, or its "
                          "parameters, are too large for this precision")
     guard = check_number(guard, "guard")
-    if guard < 0.0 or guard and kernel in _LOGARITHMIC:
+    logarithmic = not callable(kernel) and kernel in _LOGARITHMIC
+    if guard < 0.0 or guard and logarithmic:
         raise ValueError("guard must be 0, or positive for a kernel that can vanish, "
                          f"got {guard} for kernel {kernel!r}")
-    if kernel in _LOGARITHMIC:
+    if logarithmic:
         return _softmax(G if log_factor is None else G + log_factor, mask)
     G = visible(mask, G, 0.0)
     if log_factor is not None:
         G = G * _softmax(log_factor, mask)          # the sum it is divided by cancels (claim D7)
-    return _ratio(G, mask, guard, f"the {kernel} kernel" if kernel in _KERNELS else "this kernel")
+    return _ratio(G, mask, guard, "this kernel" if callable(kernel) else f"the {kernel} kernel")
 
 
 def _inner(Q, K):
@@ -197,18 +201,21 @@ def _softmax(logits, mask):
 
 def _ratio(G, mask, guard, name):
     xp = namespace(G)
-    Z = xp.sum(G, axis=-1, keepdims=True)           # (..., N, 1)
+    with silent():
+        Z = xp.sum(G, axis=-1, keepdims=True)       # (..., N, 1)
+        size = xp.sum(xp.abs(G), axis=-1, keepdims=True)
+    check_finite(size, f"a sum over {name}")        # 3e38 + 3e38 in float32
     if guard:
         return G / xp.where(Z < 0.0, Z - guard, Z + guard)
-    size = xp.sum(xp.abs(G), axis=-1, keepdims=True)
     noise = G.shape[-1] * float(xp.finfo(G.dtype).eps) * size
     A = G / _normaliser(Z, noise, mask, name, 'use kernel="exponential", linear_attention, whose '
                         "features are positive, or guard=1e-3")
     negative = int(xp.count_nonzero(A < 0.0))
     if negative:
         # q = 1 and keys 1, -0.999: the weights are 1000 and -999.
+        least = float(getval(xp.min(A)))            # a warning cannot print autograd's box
         warnings.warn(f"{name} gave {negative} negative weights of {A.size}, the least "
-                      f"{float(xp.min(A)):.3g}: it has both signs, so this is no average of the "
+                      f"{least:.3g}: it has both signs, so this is no average of the "
                       "values, and a normaliser near zero makes it as large as it likes",
                       stacklevel=3)
     return A
@@ -263,38 +270,51 @@ def linear_attention(Q, K, V, *, mask=None):
     array([[3.]])
     """
     Q, K, mask = _queries_and_keys(Q, K, mask)
+    _check_columns(Q, K)
     N, M = Q.shape[-2], K.shape[-2]
     V = _values(V, mask, M, Q=Q, K=K)
     xp = namespace(Q, K, V)
+    if mask is not None:                            # elu + 1 of minus infinity is 0
+        seen = xp.any(mask, axis=-2, keepdims=True)
+        K = visible(xp.moveaxis(seen, -1, -2), K, -float("inf"))
     # Factors of one query, and one factor for all keys, cancel (claim D7). With them taken out
     # features of -104, whose exponential is 0 in float32, do no harm.
     phi_Q, phi_K = _elu_plus_one(Q, (-1,)), _elu_plus_one(K, (-2, -1))
-    padding = None if mask is None else mask[..., -1:, :]   # the last query sees all but padding
-    running = mask is not None and mask.shape[-2] > 1
-    if running and not xp.all(mask == padding & as_mask(causal(N, M), Q)):
-        return _ratio(visible(mask, _inner(phi_Q, phi_K), 0.0), mask, 0.0, "elu + 1") @ V
-    if padding is not None:
-        phi_K = visible(xp.moveaxis(padding, -1, -2), phi_K, 0.0)
-    phi_K, ones = xp.moveaxis(phi_K, -1, -2), xp.ones_like(V[..., :1])     # (..., p, M)
-    if running:
-        steps = [max(0, i + 1 + M - N) for i in range(N)]                  # keys that query i sees
-        S, z = 0.0 * (phi_K[..., :1] @ V[..., :1, :]), 0.0 * phi_K[..., :1]
-        rows = []
-        for i, (start, stop) in enumerate(zip([0] + steps, steps)):
-            if stop > start:
-                S = S + phi_K[..., start:stop] @ V[..., start:stop, :]     # (..., p, d_v)
-                z = z + phi_K[..., start:stop] @ ones[..., start:stop, :]  # (..., p, 1)
-            rows.append((phi_Q[..., i:i+1, :] @ S, phi_Q[..., i:i+1, :] @ z))
-        O, Z = (xp.stack([row[..., 0, :] for row in part], axis=-2) for part in zip(*rows))
-    else:
-        O, Z = phi_Q @ (phi_K @ V), phi_Q @ (phi_K @ ones)                 # (..., N, d_v or 1)
+    with silent():                                  # an overflow is refused below
+        O, Z = _sums(phi_Q, phi_K, V, mask, N, M)
+    check_finite(Z, "the normaliser of elu + 1")
+    check_finite(O, "a sum of values, weighted with elu + 1,")
     return O / _normaliser(Z, 0.0, mask, "elu + 1", "scale Q and K down, features underflow")
+
+
+def _sums(phi_Q, phi_K, V, mask, N, M):
+    """Numerator and normaliser of each query, (..., N, d_v) and (..., N, 1)."""
+    xp = namespace(phi_Q, phi_K, V)
+    ones = xp.ones_like(V[..., :1])
+    running = mask is not None and mask.shape[-2] > 1
+    # The last query of a causal filter sees every key but padding.
+    if running and not xp.all(mask == mask[..., -1:, :] & as_mask(causal(N, M), phi_Q)):
+        G = visible(mask, _inner(phi_Q, phi_K), 0.0)
+        return G @ V, G @ ones
+    phi_K = xp.moveaxis(phi_K, -1, -2)                                     # (..., p, M)
+    if not running:
+        return phi_Q @ (phi_K @ V), phi_Q @ (phi_K @ ones)
+    steps = [max(0, i + 1 + M - N) for i in range(N)]                      # keys that query i sees
+    S, z = (0.0 * (phi_K[..., :1] @ X[..., :1, :]) for X in (V, ones))
+    rows = []
+    for i, (start, stop) in enumerate(zip([0] + steps, steps)):
+        if stop > start:
+            S = S + phi_K[..., start:stop] @ V[..., start:stop, :]         # (..., p, d_v)
+            z = z + phi_K[..., start:stop] @ ones[..., start:stop, :]      # (..., p, 1)
+        rows.append((phi_Q[..., i:i+1, :] @ S, phi_Q[..., i:i+1, :] @ z))
+    return tuple(xp.stack([row[..., 0, :] for row in part], axis=-2) for part in zip(*rows))
 
 
 def _elu_plus_one(X, axes):
     """1 + x or exp(x), divided by one factor along `axes` if all of them are small."""
     xp = namespace(X)
-    shift = xp.minimum(xp.max(X, axis=axes, keepdims=True), 0.0)
+    top = xp.max(X, axis=axes, keepdims=True)
+    shift = xp.where((top < 0.0) & (top > -float("inf")), top, 0.0)        # all hidden: no factor
     return xp.where(X > 0.0, X + 1.0, xp.exp(xp.where(X > 0.0, 0.0, X) - shift))
 
 
@@ -321,7 +341,8 @@ def multi_head(Q, K, V, *, heads, smoother=attention, **parameters):
     Raises
     ------
     TypeError, ValueError
-        As the smoother, and if a number of columns is not divisible by `heads`.
+        As the smoother, and if a number of columns is not divisible by `heads`, or a mask or
+        log_factor has another number of heads.
 
     Examples
     --------
@@ -329,7 +350,7 @@ def multi_head(Q, K, V, *, heads, smoother=attention, **parameters):
     array([[3. , 1.5]])
     """
     split = (split_heads(X, heads, name) for X, name in ((Q, "Q"), (K, "K"), (V, "V")))
-    return merge_heads(smoother(*split, **parameters))
+    return merge_heads(smoother(*split, **parameters), heads)
 
 
 def split_heads(X, heads, name="X"):
@@ -367,16 +388,23 @@ def split_heads(X, heads, name="X"):
     return xp.moveaxis(X, -2, -3)                   # (..., N, h, d) -> (..., h, N, d)
 
 
-def merge_heads(X):
+def merge_heads(X, heads=None):
     """(..., heads, N, d) to (..., N, heads d), the inverse of `split_heads`.
 
     Parameters
     ----------
     X : (..., heads, N, d) array
+    heads : int, optional
+        Number of heads to insist on: broadcasting makes five heads of one that meets five masks.
 
     Returns
     -------
     (..., N, heads d) array
+
+    Raises
+    ------
+    ValueError
+        If `X` has no axis of heads, or one of another length.
 
     Examples
     --------
@@ -384,6 +412,11 @@ def merge_heads(X):
     >>> merge_heads(np.array([[[1.0, 2.0]], [[3.0, 4.0]]]))
     array([[1., 2., 3., 4.]])
     """
+    X = as_array(X, "X", finite=False)
+    if X.ndim < 3 or heads is not None and X.shape[-3] != heads:
+        raise ValueError(f"X must have shape (..., {heads or 'heads'}, N, d), got "
+                         f"{tuple(X.shape)}: if a mask or log_factor made the heads more, give it "
+                         "an axis of length 1 for them, (B, 1, N, M)")
     xp = namespace(X)
     X = xp.moveaxis(X, -3, -2)                      # (..., N, h, d)
     return xp.reshape(X, (*X.shape[:-2], X.shape[-2] * X.shape[-1]))
@@ -397,10 +430,20 @@ def _queries_and_keys(Q, K, mask):
     for X, name in ((Q, "Q"), (K, "K")):
         if X.ndim < 2:
             raise ValueError(f"{name} must have 2 axes or more, got shape {tuple(X.shape)}")
-    check_leading(Q=Q, K=K)
     if mask is not None:
         check_pairs(mask, "mask", Q.shape[-2], K.shape[-2])
+    _check_leading(Q=Q, K=K, mask=mask)
     return taking_part(Q, "Q", mask, -1), taking_part(K, "K", mask, -2), mask
+
+
+def _check_leading(**arrays):
+    check_leading(**{name: X for name, X in arrays.items() if X is not None})
+
+
+def _check_columns(Q, K):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError("Q and K need the same number of columns, got shapes "
+                         f"{tuple(Q.shape)} and {tuple(K.shape)}")
 
 
 def _values(V, mask, M, **others):
@@ -410,5 +453,5 @@ def _values(V, mask, M, **others):
     if V.ndim < 2 or V.shape[-2] != M:
         raise ValueError(f"V must have shape (..., {M}, d_v), one row for each key, "
                          f"got {tuple(V.shape)}")
-    check_leading(V=V, **others)
+    _check_leading(V=V, mask=mask, **others)
     return taking_part(V, "V", mask, -2)

@@ -43,10 +43,11 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     batches : iterable
         At least `steps` long, as `minibatches` (endless) is.
     steps : int
+        0 returns the parameters as they came.
     rate : float or function of the step, from 0
         See `cosine` and `trapezoid`.
     clip : float
-        Largest norm of the gradient of all parameters together.
+        Largest norm of the gradient of all parameters together; infinity for any.
     optimizer : function
         From autograd.misc.optimizers: adam, rmsprop, sgd.
     evaluate : function of params, optional
@@ -62,10 +63,12 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
 
     Raises
     ------
+    TypeError
+        If the parameters are no arrays of one dtype, float32 or float64.
     ValueError
-        If the batches end early.
+        If the batches end early, or `steps`, `every` or `clip` makes no sense.
     FloatingPointError
-        If the loss or its gradient is NaN or infinite, with the step.
+        If the loss, its gradient or a parameter is NaN or infinite, with the step.
 
     Notes
     -----
@@ -79,7 +82,14 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     >>> bool(abs(done.params["x"][0] - 3.0) < 0.01)
     True
     """
+    _check_size(steps, "steps", 0)
+    if every is not None:
+        _check_size(every, "every")
+    if not isinstance(clip, (int, float)) or not clip > 0.0:
+        raise ValueError(f"clip must be a number above 0, or infinity, got {clip!r}")
     start, unpack = pack(params)
+    if start.dtype not in (np.float32, np.float64):
+        raise TypeError(f"params must be float32 or float64, got {start.dtype}")
     batches, losses, scores = iter(batches), [], []
     value_and_gradient = value_and_grad(lambda vector, batch: loss(unpack(vector), batch))
     every = every or steps
@@ -96,7 +106,8 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
         except StopIteration:
             raise ValueError(f"batches must last for {steps} steps, got {step}") from None
         value, g = value_and_gradient(x.astype(start.dtype), batch)
-        norm = float(np.sqrt(g @ g))
+        with np.errstate(over="ignore"):            # said below, with the step
+            norm = float(np.sqrt(g @ g))
         if not np.isfinite(norm) or not np.isfinite(value):
             raise FloatingPointError(f"loss {value} with a gradient of norm {norm} at step {step}: "
                                      "a smaller rate or a longer warm-up may help")
@@ -108,6 +119,9 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     with tqdm(total=steps, disable=None, leave=False) as bar:
         step_size = _Rate(rate if callable(rate) else lambda step: rate)
         x = optimizer(gradient, start, num_iters=steps, step_size=step_size, **options)
+    if not np.isfinite(x).all():                    # the last step: no gradient comes after it
+        raise FloatingPointError(f"NaN or infinite parameters after {steps} steps: is the rate "
+                                 "finite?")
     if evaluate:
         scores.append((steps, evaluate(restore(x))))
     return Trained(restore(x), np.array(losses), scores)
@@ -129,6 +143,11 @@ def pack(params):
         Dicts in the order of their sorted names.
     unpack : function of a vector
 
+    Raises
+    ------
+    TypeError
+        If there is anything but dicts, lists and arrays of one dtype, or no array at all.
+
     Examples
     --------
     >>> import numpy as np
@@ -143,6 +162,8 @@ def pack(params):
             return {name: number(p[name]) for name in sorted(p)}
         if isinstance(p, list):
             return [number(q) for q in p]
+        if not isinstance(p, np.ndarray):
+            raise TypeError(f"params must be dicts, lists and arrays, got {type(p).__name__}")
         leaves.append(p)
         return len(leaves) - 1
 
@@ -151,12 +172,21 @@ def pack(params):
             return {name: fill(q, parts) for name, q in place.items()}
         return [fill(q, parts) for q in place] if isinstance(place, list) else parts[place]
 
-    places, ends = number(params), np.cumsum([leaf.size for leaf in leaves])[:-1]
+    places = number(params)
+    if len({leaf.dtype for leaf in leaves}) != 1:
+        raise TypeError("params must be arrays of one dtype, got "
+                        f"{sorted({str(leaf.dtype) for leaf in leaves}) or 'none'}")
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
     split = primitive(lambda vector: tuple(
         np.reshape(part, leaf.shape) for part, leaf in zip(np.split(vector, ends), leaves)))
     defvjp(split, lambda parts, vector: lambda g: np.concatenate([np.ravel(part) for part in g]))
     return (np.concatenate([np.ravel(leaf) for leaf in leaves]),
             lambda vector: fill(places, split(vector)))
+
+
+def _check_size(value, name, least=1):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ValueError(f"{name} must be an integer, {least} or more, got {value!r}")
 
 
 class _Rate:
@@ -189,7 +219,7 @@ def cosine(peak, steps, warmup):
     [0.25, 1.0, 1.0, 0.5]
     """
     return lambda step: peak * ((step + 1) / warmup if step < warmup else
-                                0.5 + 0.5 * cos(pi * (step - warmup) / (steps - warmup)))
+                                0.5 + 0.5 * cos(pi * (step - warmup) / max(1, steps - warmup)))
 
 
 def trapezoid(peak, steps, warmup, hold=0.6, floor=0.05):
@@ -212,8 +242,9 @@ def trapezoid(peak, steps, warmup, hold=0.6, floor=0.05):
     >>> [rate(step) for step in (0, 5, 6, 8)]
     [0.5, 1.0, 1.0, 0.5]
     """
-    fall = lambda step: max(0.0, (step / steps - hold) / (1.0 - hold))
-    return lambda step: peak * min(1.0, (step + 1) / warmup) * (1.0 - (1.0 - floor) * fall(step))
+    fall = lambda step: 0.0 if step <= hold * steps else (step / steps - hold) / (1.0 - hold)
+    rise = lambda step: (step + 1) / warmup if step < warmup else 1.0
+    return lambda step: peak * rise(step) * (1.0 - (1.0 - floor) * fall(step))
 
 
 def minibatches(N, size, seed):
@@ -226,9 +257,14 @@ def minibatches(N, size, seed):
     N, size : int
     seed : int
 
-    Yields
+    Returns
+    -------
+    iterator of (size,) array of int
+
+    Raises
     ------
-    (size,) array of int
+    ValueError
+        If `N` or `size` is no integer ≥ 1.
 
     Examples
     --------
@@ -236,7 +272,12 @@ def minibatches(N, size, seed):
     >>> [len(next(batches)) for _ in range(4)]
     [2, 2, 1, 2]
     """
-    rng = np.random.default_rng(seed)
+    _check_size(N, "N")
+    _check_size(size, "size")
+    return _rounds(N, size, np.random.default_rng(seed))
+
+
+def _rounds(N, size, rng):
     while True:
         order = rng.permutation(N)
         for start in range(0, N, size):
@@ -303,12 +344,20 @@ def witten_bell(text, n):
     -------
     function (character, history) -> probability
 
+    Raises
+    ------
+    ValueError
+        If the text is empty, or `n` is no integer ≥ 1.
+
     Examples
     --------
     >>> probability = witten_bell("aab", 1)
     >>> probability("a", "")                                    # (2 + 2 / 2) / (3 + 2)
     0.6
     """
+    _check_size(n, "n")
+    if not text:
+        raise ValueError("text must not be empty: its characters are the alphabet")
     counts = [{} for _ in range(n)]
     for end in range(len(text)):
         for order in range(min(n, end + 1)):

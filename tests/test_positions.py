@@ -38,9 +38,15 @@ def test_sinusoids(lib):
     G = t @ t.T                 # D17: Toeplitz with diagonal d / 2
     np.testing.assert_allclose(np.diag(G), 8.0, rtol=1e-14)
     np.testing.assert_allclose(G[1:, 1:], G[:-1, :-1], atol=1e-13)         # sums of 16 products
-    for wrong in [(0, 2), (3, 3), (3, 0), (2.0, 2)]:
-        with pytest.raises(ValueError, match="must be an integer"):
+    for wrong in [(0, 2), (3, 3), (3, 0), (2.0, 2), (True, 2)]:
+        with pytest.raises(ValueError, match="must be an (even )?integer"):
             sinusoids(*wrong)
+    for wrong in ("a", None, math.nan):
+        with pytest.raises(ValueError, match="first must be a finite number"):
+            sinusoids(2, 2, first=wrong)
+    close(sinusoids(3, 2, first=0.1), [sinusoid(0.1 + i, 2) for i in range(3)])    # 0.1 .. 3.1
+    t = sinusoids(3, 2, beside=np.array([4, 7]))        # beside tokens: not rounded to 0 and 1
+    np.testing.assert_array_equal(t, sinusoids(3, 2))
 
 
 @SIZES
@@ -53,6 +59,9 @@ def test_offset_table(lib, N, M):
     for wrong in (np.ones((4, 2)), np.ones(3)):
         with pytest.raises(ValueError, match="table must have"):
             offset_table(wrong, N, M)
+    for wrong in ((0, M), (N, -1), (2.5, M), (N, None), (True, M)):
+        with pytest.raises(ValueError, match="must be an integer"):
+            offset_table(table, *wrong)
 
 
 # --- the shift -----------------------
@@ -64,8 +73,9 @@ def test_rel_shift(lib, N, M):
     for i in range(N):
         for j in range(M):
             np.testing.assert_array_equal(got[..., i, j], raw[..., i, M - 1 - offsets(N, M)[i, j]])
-    with pytest.raises(ValueError, match="offsets expected"):
-        rel_shift(np.ones((3, 2)))
+    for wrong in (np.ones((3, 2)), np.ones(3), 1.0):
+        with pytest.raises(ValueError, match="offsets expected"):
+            rel_shift(wrong)
 
 
 def published_rel_shift(raw):
@@ -223,14 +233,29 @@ def test_absolute(lib, N, M):
         absolute(np.ones((2, 3)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="scale must be"):
         absolute(np.ones((2, 3)), np.ones((2, 3)), scale=0.0)
+    with pytest.raises(ValueError, match="leading axes of t_q and t_k"):
+        absolute(np.ones((2, 1, 3)), np.ones((3, 1, 3)))
+
+
+def test_relative_and_turned_refuse():
+    for R in (np.ones((2, 4)), np.ones((5, 3)), np.ones(4)):
+        with pytest.raises(ValueError, match=r"R must have N \+ M - 1 rows.* \(3, 4\)"):
+            relative(np.ones((3, 4)), R)
+    with pytest.raises(ValueError, match="leading axes"):
+        relative(np.ones((2, 3, 4)), np.ones((3, 5, 4)))
+    with pytest.raises(ValueError, match="C must have 2 axes"):
+        turned(np.ones(4))
+    with pytest.raises(ValueError, match="even integer"):
+        turned(np.ones((2, 3)))
 
 
 def test_padded_queries_may_hold_anything():
     q, R, k = draw(10, (3, 2), (5, 2), (3, 2))
     mask = np.array([[True] * 3, [False] * 3, [True] * 3])
     want = weights(q, k, log_factor=relative(q, R), mask=mask)
-    q[1] = np.nan
-    np.testing.assert_array_equal(weights(q, k, log_factor=relative(q, R), mask=mask), want)
+    for filler in (np.inf, 1e308, np.nan):              # inf - inf: no warning either
+        q[1] = filler
+        np.testing.assert_array_equal(weights(q, k, log_factor=relative(q, R), mask=mask), want)
     with pytest.raises(ValueError, match="must be finite"):
         weights(k, k, log_factor=relative(q, R))
 

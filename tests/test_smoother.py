@@ -4,6 +4,7 @@ import itertools
 import math
 import warnings
 
+import array_api_strict as strict
 import autograd.numpy as anp
 import numpy as np
 import pytest
@@ -557,7 +558,7 @@ def test_causal_runs_as_a_state(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the quadratic form")
 
-    monkeypatch.setattr("ksvd_ref.smoother._ratio", refuse)
+    monkeypatch.setattr("ksvd_ref.smoother._inner", refuse)
     X = np.random.default_rng(14).standard_normal((5, 2))
     padding = np.array([True, False, True, True, False])
     for mask in (None, padding, causal(5), causal(5) & padding):
@@ -578,6 +579,30 @@ def test_constant_features_are_a_running_mean():
     V = np.arange(1.0, 7.0)[:, None]
     O = linear_attention(np.zeros((6, 1)), np.zeros((6, 1)), V, mask=causal(6))
     np.testing.assert_allclose(O[:, 0], [1, 1.5, 2, 2.5, 3, 3.5], rtol=1e-15)
+
+
+@pytest.mark.parametrize("leads", [((), (), (3,)), ((2, 1), (1,), (1, 3)), ((), (3,), ())])
+def test_linear_attention_broadcasts(leads):
+    """The running state too, also when it begins with queries that see nothing (N > M)."""
+    rng = np.random.default_rng(22)
+    for N, M in ((4, 2), (2, 4), (3, 3)):
+        Q, K, V = (rng.standard_normal((*lead, n, 2)) for lead, n in zip(leads, (N, M, M)))
+        for mask in (None, causal(N, M), causal(N, M)[None], np.ones((2, 1, 1, M), bool)):
+            want = by_definition(lambda q, k: q @ k, phi(Q), phi(K), V, mask)
+            got = linear_attention(Q, K, V, mask=mask)
+            assert got.shape == want.shape
+            close(got, want)
+
+
+def test_hidden_keys_do_not_set_the_scale_of_features(lib):
+    """Features of -110 vanish in float32; a hidden key of any size must not keep them so."""
+    Q, V = lib.array([[0.0]] * 2), lib.array([[1.0], [3.0], [7.0]])
+    for hidden in (0.0, 5.0, 1e30):
+        K = lib.array([[-110.0], [-110.0], [hidden]])
+        for mask, want in (([True, True, False], [[2], [2]]),
+                           ([[True, True, False], [True, True, False]], [[2], [2]]),
+                           ([[False, True, False], [True, True, False]], [[3], [2]])):
+            close(linear_attention(Q, K, V, mask=np.array(mask)), want, lib)
 
 
 def test_linear_attention_refuses_what_underflows():
@@ -625,6 +650,13 @@ def test_heads_split_and_merge():
     for heads in (4, 0, -1, 1.5, None):
         with pytest.raises(ValueError, match="Q needs .* columns in"):
             multi_head(X, X, X, heads=heads)
+    # five masks must not make five heads of one
+    for heads, mask in ((1, np.ones((5, 4, 4), bool)), (3, np.ones((2, 4, 4), bool))):
+        with pytest.raises(ValueError, match=r"\(\.\.\., 1, N, d\)|leading axes"):
+            multi_head(X, X, X, heads=heads, mask=mask)
+    for wrong in (np.ones(3), np.ones((3, 2))):
+        with pytest.raises(ValueError, match=r"\(\.\.\., heads, N, d\)"):
+            merge_heads(wrong)
 
 
 # --- derivatives -----------------------
@@ -688,6 +720,19 @@ def test_gradients_of_heads_functions_and_seconds():
         check_gradient(first, Q)
 
 
+@pytest.mark.parametrize("kernel, parameters", [
+    ("linear", {}), ("polynomial", {"degree": 3, "coef0": 0.0}),
+    (lambda Q, K: anp.tanh(Q @ anp.moveaxis(K, -1, -2)), {})])
+def test_gradients_of_signed_kernels(kernel, parameters):
+    """The warning looks at numbers, not at autograd's boxes."""
+    Q, K, V = np.array([[1.0], [2.0]]), np.array([[1.0], [-0.5], [0.7]]), np.eye(3)
+    with pytest.warns(UserWarning, match="negative weights of 6"):
+        check_gradient(lambda *arrays: attention(*arrays, kernel=kernel, **parameters), Q, K, V)
+    vanishing = lambda K: anp.sum(attention(Q, K, V[:2, :], kernel="linear"))
+    with pytest.raises(ValueError, match="vanishes in 2 of 2 rows"):
+        grad(vanishing)(np.array([[1.0], [-1.0]]))
+
+
 def test_float32_gradients_stay_float32():
     rng = np.random.default_rng(21)
     Q, K, V = (rng.standard_normal((3, 2)).astype(np.float32) for _ in range(3))
@@ -722,10 +767,19 @@ Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
     ({"mask": [1, 1, 0, 1]}, TypeError, "mask must be boolean"),
     ({"mask": np.ones((4, 2), bool)}, ValueError, r"mask must have shape \(..., 2, 4\)"),
     ({"mask": np.ones(3, bool)}, ValueError, "mask must have shape"),
+    ({"mask": True}, ValueError, "mask must have shape"),
+    ({"Q": np.ones((2, 2, 3)), "mask": np.ones((3, 2, 4), bool)}, ValueError,
+     "leading axes of Q and K and mask"),
+    ({"V": np.ones((2, 4, 1)), "mask": np.ones((3, 2, 4), bool)}, ValueError, "leading axes of V"),
+    ({"K": np.ones((2, 4, 3)), "log_factor": np.ones((3, 2, 4))}, ValueError,
+     "leading axes of Q and K and log_factor"),
     ({"log_factor": np.ones((2, 3))}, ValueError, "log_factor must have shape"),
     ({"log_factor": np.full((2, 4), -np.inf)}, ValueError, "log_factor must be finite"),
     ({"kernel": "gauss"}, ValueError, "'polynomial', got 'gauss'"),
     ({"kernel": None}, ValueError, "got None"),
+    ({"kernel": ["rbf"]}, ValueError, "must be a function or one of"),
+    ({"kernel": lambda Q, K: Q @ K.T * 1j}, TypeError, "must hold real numbers"),
+    ({"kernel": lambda Q, K: strict.ones((2, 4))}, TypeError, "one library expected"),
     ({"kernel": lambda Q, K: 1.0}, ValueError, "must be an array of shape"),
     ({"kernel": lambda Q, K: K @ Q.T}, ValueError, "must be an array of shape"),
     ({"kernel": lambda Q, K: Q @ K.T * np.nan}, ValueError, "NaN or infinite at a visible key"),
@@ -742,16 +796,49 @@ def test_refused(change, error, message):
         attention(**{"Q": Q0, "K": K0, "V": V0, **change})
 
 
+@pytest.mark.parametrize("change, message", [
+    ({"K": np.ones((4, 2))}, r"columns, got shapes \(2, 3\) and \(4, 2\)"),
+    ({"Q": np.ones((2, 2, 3)), "mask": np.ones((3, 2, 4), bool)}, "leading axes of Q and K and"),
+    ({"V": np.ones((2, 4, 1)), "mask": np.ones((3, 2, 4), bool)}, "leading axes of V and"),
+])
+def test_linear_attention_refuses(change, message):
+    with pytest.raises(ValueError, match=message):
+        linear_attention(**{"Q": Q0, "K": K0, "V": V0, **change})
+
+
+def test_kernel_values_may_be_integers():
+    same = lambda Q, K: Q[:, None, 0] == K[None, :, 0]                     # lumps equal points
+    for kernel in (same, lambda Q, K: same(Q, K).astype(int), lambda Q, K: same(Q, K).tolist()):
+        np.testing.assert_array_equal(weights([[1], [2]], [[1], [2], [1]], kernel=kernel),
+                                      [[0.5, 0, 0.5], [0, 1, 0]])
+
+
 def test_overflow_is_an_error_where_it_is_visible():
     Q, K = np.full((2, 1), 1e200), np.array([[1e200], [1e-200]])
-    with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN or infinite"):
         weights(Q, K)
     # each key is seen, but not by the query whose score overflows
     for kernel in ("exponential", "linear", "polynomial"):
-        with np.errstate(over="ignore"):
-            A = weights([[1e200], [1e-200]], K, kernel=kernel, mask=[[False, True], [True, True]])
+        A = weights([[1e200], [1e-200]], K, kernel=kernel, mask=[[False, True], [True, True]])
         np.testing.assert_array_equal(A[0], [0.0, 1.0])
         np.testing.assert_array_equal(A[1:], weights([[1e-200]], K, kernel=kernel))
+
+
+def test_overflow_of_a_sum_is_an_error(lib):
+    """Each term is finite, their sum is not: zeros or NaN would come out."""
+    big = lib.array([[0.9 * float(np.finfo(lib.name).max)]] * 3)
+    one, small = lib.array([[1.0]]), lib.array([[0.0]] * 3)
+    for kernel, guard in (("linear", 0.0), ("linear", 1.0), ("polynomial", 0.0)):
+        with pytest.raises(ValueError, match=f"a sum over the {kernel} kernel overflows"):
+            weights(one, big if kernel == "linear" else lib.xp.sqrt(big), kernel=kernel,
+                    guard=guard)
+    for mask in (None, causal(1, 3), causal(3), window(3, 2)):
+        Q = one if mask is None or len(mask) == 1 else small + 1.0
+        with pytest.raises(ValueError, match="normaliser of elu . 1 overflows"):
+            linear_attention(Q, big, small, mask=mask)
+        with pytest.raises(ValueError, match="sum of values, weighted with elu . 1, overflows"):
+            linear_attention(Q, small, big, mask=mask)
+    close(attention(one, small, lib.xp.ones_like(small)), [[1.0]], lib)
 
 
 @pytest.mark.parametrize("call, good, name", mixtures({

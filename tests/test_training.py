@@ -124,6 +124,47 @@ def test_bad_runs_say_what_happened(rng):
             training.train(quadratic, params, batches, steps=3)
 
 
+@pytest.mark.parametrize("change, message", [
+    ({"steps": -1}, "steps must be an integer, 0 or more, got -1"),
+    ({"steps": 1.5}, "steps must be an integer"), ({"every": 0}, "every must be an integer, 1"),
+    ({"every": -2}, "every must be"), ({"clip": 0}, "clip must be a number above 0"),
+    ({"clip": -1.0}, "clip must be"), ({"clip": None}, "clip must be"),
+    ({"clip": np.nan}, "clip must be")])
+def test_options_that_make_no_sense(rng, change, message):
+    params, batches = problem(rng, 3)
+    with pytest.raises(ValueError, match=message):
+        training.train(quadratic, params, batches, **{"steps": 3, **change})
+
+
+@pytest.mark.parametrize("params, message", [
+    ({}, "one dtype, got none"), ({"x": 1.0}, "arrays, got float"), (None, "arrays, got NoneType"),
+    ({"x": np.ones(2), "deep": [np.ones(2, "float32")]}, "one dtype, got .'float32', 'float64'"),
+    ({"x": (np.ones(2),)}, "arrays, got tuple"), ({"x": np.ones(2, int)}, "float64, got int64")])
+def test_parameters_are_arrays_of_one_dtype(params, message):
+    with pytest.raises(TypeError, match=message):
+        training.train(lambda params, batch: 0.0, params, [0], steps=1)
+
+
+def test_no_step_and_one_example(rng):
+    params, batches = problem(rng, 1)
+    none = training.train(quadratic, params, [], steps=0, evaluate=lambda params: params["x"][0])
+    np.testing.assert_array_equal(none.params["x"], params["x"])
+    assert none.losses.shape == (0,) and none.scores == [(0, params["x"][0])]
+    one = training.train(quadratic, params, batches, steps=1, rate=0.1, clip=np.inf)
+    assert one.losses.shape == (1,) and np.abs(one.params["x"] - params["x"]).max() > 0.05
+
+
+def test_the_last_step_is_looked_at_too(rng):
+    params, batches = problem(rng, 2)
+    with pytest.raises(FloatingPointError, match="after 2 steps"):
+        training.train(quadratic, params, batches, steps=2,
+                       rate=lambda step: np.nan if step else 0.1)
+    params, _ = problem(rng, 0, "float32")              # its square is too much for float32
+    steep = lambda params, batch: 1e30 * (params["x"].sum() + params["deep"][0].sum())
+    with pytest.raises(FloatingPointError, match="norm inf at step 0"):
+        training.train(steep, params, [0], steps=1)
+
+
 def test_progress_is_silent_without_a_terminal(rng, capsys):
     params, batches = problem(rng, 3)
     training.train(quadratic, params, batches, steps=3)
@@ -143,6 +184,11 @@ def test_schedules(steps, warmup):
     cosine = training.cosine(2.0, steps, warmup)
     np.testing.assert_allclose(cosine(steps), 0.0, atol=1e-15)
     np.testing.assert_allclose(cosine((steps + warmup) / 2), 1.0)
+    for rate in (training.cosine(2.0, steps, 0), training.trapezoid(2.0, steps, 0),
+                 training.trapezoid(2.0, steps, 0, hold=1.0)):
+        assert rate(0) == 2.0 and np.isfinite([rate(step) for step in range(steps + 1)]).all()
+    assert training.cosine(2.0, steps, steps)(steps) == 2.0     # all of it is warm-up
+    assert training.trapezoid(2.0, steps, 0, hold=1.0)(steps) == 2.0
     hold = training.trapezoid(2.0, 100, 10, hold=0.6, floor=0.05)
     np.testing.assert_allclose([hold(10), hold(60), hold(80), hold(100)], [2, 2, 1.05, 0.1])
 
@@ -161,6 +207,13 @@ def test_minibatches(N, size):
     if N == 10:
         assert not np.array_equal(orders[0], orders[1])
         assert not np.array_equal(np.concatenate([next(other) for _ in range(rounds)]), orders[0])
+
+
+@pytest.mark.parametrize("N, size", [(0, 2), (-1, 2), (3, 0), (3, -1), (3.0, 2), (3, 1.5)])
+def test_minibatches_refuse(N, size):
+    """At once, not at the first batch: without one the round would never end."""
+    with pytest.raises(ValueError, match="(N|size) must be an integer, 1 or more"):
+        training.minibatches(N, size, seed=0)
 
 
 def test_processes_have_one_thread_each_and_keep_their_order(monkeypatch):
@@ -193,6 +246,14 @@ def test_witten_bell_is_a_distribution_and_its_formula():
             np.testing.assert_allclose(sum(got), 1.0, rtol=1e-12)
             used = history[len(history) - min(n - 1, len(history)):]
             np.testing.assert_allclose(got, [by_formula(c, used) for c in alphabet], rtol=1e-12)
+
+
+def test_witten_bell_refuses():
+    for n in (0, 1.5):
+        with pytest.raises(ValueError, match="n must be an integer, 1 or more"):
+            training.witten_bell("ab", n)
+    with pytest.raises(ValueError, match="text must not be empty"):
+        training.witten_bell("", 2)
 
 
 def test_witten_bell_on_the_gospel():
