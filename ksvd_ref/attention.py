@@ -276,7 +276,7 @@ def _scores_vjp(g, E, X, W, features, mask, causal):
     """Derivatives by X and by W (of its shape, so summed over the batch if that has none)."""
     xp = namespace(X)
     X = _running_mean(X, mask) if causal else X
-    g, g_X, g_W = _visible(g, mask), xp.zeros_like(X), xp.zeros_like(W)
+    g, g_X, g_W = _visible(g, mask), _room(X), xp.zeros_like(W)
     for i in _blocks(X):
         Phi, length, scale = _map(X[..., i, :], features)
         g_E = g[..., i, :] if length is None else g[..., i, :] / length
@@ -301,7 +301,7 @@ def _project(E, R, W_o, b_o, mask):
 
 def _project_vjp(g, E, R, W_o, b_o, mask):
     xp, s = namespace(g, E), E.shape[-1]
-    g, g_E, g_R, g_o = _visible(g, mask), xp.zeros_like(E), xp.zeros_like(R), xp.zeros_like(W_o)
+    g, g_E, g_R, g_o = _visible(g, mask), _room(E), _room(R), xp.zeros_like(W_o)
     for i in _blocks(g):
         g_S = g[..., i, :] @ W_o.T                              # (..., H, i, 2s)
         g_E[..., i, :], g_R[..., i, :] = g_S[..., :s], g_S[..., s:]
@@ -318,6 +318,11 @@ defvjp_argnums(_project, lambda argnums, output, args, kwargs: lambda g: _pick(
 
 def _pick(argnums, gradients):
     return tuple(gradients[n] for n in argnums)
+
+
+def _room(A):
+    """Zeros in the place of A, to be filled. NumPy's zeros_like would write all of them first."""
+    return namespace(A).zeros(A.shape, **like(A))
 
 
 def _blocks(X, size=2 ** 17):
