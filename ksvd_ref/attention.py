@@ -12,12 +12,13 @@ linear map of [E, R]. That J = 0 does not make W_e and W_r solutions of the KSVD
 """
 import math
 import warnings
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 from autograd.extend import defvjp, defvjp_argnums, primitive
 
-from .backend import as_array, as_matrix, like, namespace
+from .backend import as_array, as_matrix, check_finite, like, namespace, silent
 
 
 class PrimalWeights(NamedTuple):
@@ -79,8 +80,8 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
         If an argument is no array of real numbers, the mask is not boolean, or the arrays belong to
         different libraries.
     ValueError
-        If shapes do not fit, something visible is NaN or infinite, a random feature overflows, or
-        `causal` meets `F`.
+        If shapes do not fit, something visible is NaN or infinite, the output or a random feature
+        overflows, or `causal` meets `F`.
 
     Warns
     -----
@@ -106,9 +107,10 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
     """
     Q, K, weights, F, features, mask = _checked(Q, K, weights, F, features, mask, causal)
     W_e, W_r, _, W_o, b_o = weights
-    E, R = (_scores(X, W if F is None else _T(F) @ W, features, mask, bool(causal))
-            for X, W in ((Q, W_e), (K, W_r)))                   # (..., H, N, s)
-    return _project(E, R, W_o, b_o, mask), Scores(E, R)
+    with silent():                                  # what overflows is in the output, and refused
+        E, R = (_scores(X, W if F is None else _T(F) @ W, features, mask, bool(causal))
+                for X, W in ((Q, W_e), (K, W_r)))               # (..., H, N, s)
+        return _project(E, R, W_o, b_o, mask), Scores(E, R)
 
 
 def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, features="cosine",
@@ -122,7 +124,8 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
 
     and the same for the keys; the bar of a letter is the derivative of the loss by it. The last
     equation is that of the cosine map, whose rows are never formed: each product of the forward
-    pass has two here, and the rest is of the size of the scores.
+    pass has two here, and the rest is of the size of the scores. A derivative too large for the
+    precision comes out infinite, with NumPy's warning.
 
     Parameters
     ----------
@@ -145,7 +148,8 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     Raises
     ------
     TypeError, ValueError
-        As `primal_attention`, but for NaN and infinity, which it has refused already.
+        As `primal_attention`, but for NaN and infinity, which it has refused already, and if the
+        derivatives have not the shapes of the output and the scores.
 
     Examples
     --------
@@ -159,6 +163,10 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     Q, K, weights, F, features, mask = _checked(Q, K, weights, F, features, mask, causal,
                                                 finite=False)   # the layer has seen them
     W_e, W_r, Lambda, W_o, b_o = weights
+    g_output = as_array(g_output, "g_output", finite=False)
+    _fits(g_output, "g_output", (*Q.shape[:-1], W_o.shape[1]), "(..., H, N, d_v)")
+    g_scores, scores = (_pair(S, name, (*Q.shape[:-1], W_e.shape[2])) for S, name in
+                        ((g_scores, "g_scores"), (scores, "scores")))
     xp = namespace(g_output, *g_scores, *scores, Q, K, *weights, F)
     *through, g_o, g_b = _project_vjp(g_output, *scores, W_o, b_o, mask)
     sides = []
@@ -182,7 +190,8 @@ def _checked(Q, K, weights, F, features, mask, causal, finite=True):
         raise ValueError("causal=True needs data-independent weights, F=None: F holds rows of the "
                          "whole sequence, so every score would see the future through it")
     weights = PrimalWeights(*(as_array(A, name, ndim) for A, name, ndim in
-                              zip(weights, PrimalWeights._fields, (3, 3, 2, 2, 1))))
+                              zip(_parts(weights, "weights", PrimalWeights),
+                                  PrimalWeights._fields, (3, 3, 2, 2, 1))))
     Q, K = as_array(Q, "Q", finite=False), as_array(K, "K", finite=False)
     if Q.ndim < 3 or Q.shape != K.shape:
         raise ValueError("Q and K must have one shape (..., H, N, d), "
@@ -216,9 +225,25 @@ def _checked(Q, K, weights, F, features, mask, causal, finite=True):
     return Q, K, weights, F, features, mask
 
 
+def _parts(x, name, kind):
+    """The entries of x, one for each field of the named tuple `kind`; a dict has only names."""
+    if isinstance(x, dict) or not hasattr(x, "__len__") or len(x) != len(kind._fields):
+        what = type(x).__name__ + (f" of {len(x)}" if hasattr(x, "__len__") else "")
+        raise ValueError(f"{name} must be {kind.__name__}({', '.join(kind._fields)}), got {what}")
+    return x
+
+
 def _fits(A, name, shape, meaning):
     if tuple(A.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, {meaning}, got {tuple(A.shape)}")
+
+
+def _pair(scores, name, shape):
+    pair = [as_array(A, f"{name}.{side}", finite=False)
+            for A, side in zip(_parts(scores, name, Scores), "ER")]
+    for A, side in zip(pair, "ER"):
+        _fits(A, f"{name}.{side}", shape, "(..., H, N, s)")
+    return pair
 
 
 def _as_mask(mask, X, inner):
@@ -231,7 +256,8 @@ def _as_mask(mask, X, inner):
         raise TypeError(f"mask must be boolean, True where a step is no padding, got {mask.dtype}")
     N, batch = X.shape[-2], tuple(X.shape[:X.ndim - inner])
     if tuple(mask.shape) not in ((N,), (*batch, N)):
-        raise ValueError(f"mask must have shape {(N,)} or {(*batch, N)}, one entry for each step, "
+        shapes = f"{(N,)} or {(*batch, N)}" if batch else f"{(N,)}"
+        raise ValueError(f"mask must have shape {shapes}, one entry for each step, "
                          f"got {tuple(mask.shape)}")
     return mask
 
@@ -250,7 +276,7 @@ def _scores_vjp(g, E, X, W, features, mask, causal):
     """Derivatives by X and by W (of its shape, so summed over the batch if that has none)."""
     xp = namespace(X)
     X = _running_mean(X, mask) if causal else X
-    g, g_X, g_W = _visible(g, mask), xp.zeros_like(X), xp.zeros_like(W)
+    g, g_X, g_W = _visible(g, mask), _room(X), xp.zeros_like(W)
     for i in _blocks(X):
         Phi, length, scale = _map(X[..., i, :], features)
         g_E = g[..., i, :] if length is None else g[..., i, :] / length
@@ -270,12 +296,12 @@ def _project(E, R, W_o, b_o, mask):
     """[E, R] W_o + b_o."""
     output = _side_by_side(E, R) @ W_o
     output += b_o
-    return _visible(output, mask)
+    return check_finite(_visible(output, mask), "the output")
 
 
 def _project_vjp(g, E, R, W_o, b_o, mask):
     xp, s = namespace(g, E), E.shape[-1]
-    g, g_E, g_R, g_o = _visible(g, mask), xp.zeros_like(E), xp.zeros_like(R), xp.zeros_like(W_o)
+    g, g_E, g_R, g_o = _visible(g, mask), _room(E), _room(R), xp.zeros_like(W_o)
     for i in _blocks(g):
         g_S = g[..., i, :] @ W_o.T                              # (..., H, i, 2s)
         g_E[..., i, :], g_R[..., i, :] = g_S[..., :s], g_S[..., s:]
@@ -292,6 +318,11 @@ defvjp_argnums(_project, lambda argnums, output, args, kwargs: lambda g: _pick(
 
 def _pick(argnums, gradients):
     return tuple(gradients[n] for n in argnums)
+
+
+def _room(A):
+    """Zeros in the place of A, to be filled. NumPy's zeros_like would write all of them first."""
+    return namespace(A).zeros(A.shape, **like(A))
 
 
 def _blocks(X, size=2 ** 17):
@@ -320,8 +351,9 @@ def _map(X, features):
     """Phi, length, scale: the features are Phi / length, and Phi = X / scale for cosine."""
     xp = namespace(X)
     if not isinstance(features, str):
-        logs = X @ features - 0.5 * _row_dots(X, X)
-        if float(xp.max(logs)) >= 0.99 * math.log(float(xp.finfo(X.dtype).max)):
+        with silent():                              # -inf is right: the feature is 0
+            logs = X @ features - 0.5 * _row_dots(X, X)
+        if not float(xp.max(logs)) < 0.99 * math.log(float(xp.finfo(X.dtype).max)):     # or NaN
             raise ValueError("a random feature overflows: scale Q and K down")
         return xp.exp(logs) / features.shape[1] ** 0.5, None, None
     if features == "identity":
@@ -380,7 +412,8 @@ def running_mean(X, *, mask=None):
     Raises
     ------
     TypeError, ValueError
-        If X is not a real array of 2 axes or more, finite where the mask is True.
+        If X is not a real array of 2 axes or more, finite where the mask is True, or a sum
+        overflows.
 
     Examples
     --------
@@ -393,7 +426,8 @@ def running_mean(X, *, mask=None):
     namespace(X, mask)
     mask = _as_mask(mask, X, 2)
     mask = None if mask is None else mask[..., None]
-    return _running_mean(as_array(_visible(X, mask), "X"), mask)
+    with silent():
+        return _running_mean(as_array(_visible(X, mask), "X"), mask)
 
 
 def _as_rows_of(X, name, mask):
@@ -405,7 +439,7 @@ def _as_rows_of(X, name, mask):
 
 @primitive
 def _running_mean(X, mask):
-    return _running_sum(X) / _count(X, mask)
+    return check_finite(_running_sum(X), "a running sum") / _count(X, mask)
 
 
 def _running_mean_vjp(g, mask):
@@ -475,14 +509,24 @@ def even_rows(X, n, *, mask=None):
     array([[0.],
            [2.]])
     """
-    if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
-        raise ValueError(f"n must be an integer, 1 or more, got {n!r}")
+    n = _positive(n, "n")
     X = _as_rows_of(X, "X", mask)
     xp = namespace(X, mask)
-    mask, n, (N, d) = _as_mask(mask, X, 2), int(n), X.shape[-2:]
+    mask, (N, d) = _as_mask(mask, X, 2), X.shape[-2:]
     X = as_array(X if mask is None else _visible(X, mask[..., None]), "X")
     F = _take_rows(xp.reshape(X, (-1, N, d)), _even_grid(X, n, mask))
     return xp.reshape(F, (*X.shape[:-2], n, d))
+
+
+def _positive(n, name):
+    """Python integer, 1 or more."""
+    try:
+        number = 0 if isinstance(n, bool) else index(n)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"{name} must be an integer, 1 or more, got {n!r}")
+    return number
 
 
 def _even_grid(X, n, mask):
@@ -499,21 +543,21 @@ def _even_grid(X, n, mask):
 
 
 @primitive
-def _take_rows(X, index):
+def _take_rows(X, grid):
     xp = namespace(X)
     B, N, d = X.shape
-    index = index + N * xp.arange(B, **_device(index))[:, None]             # (B, n)
-    rows = xp.take(xp.reshape(X, (B * N, d)), xp.reshape(index, (-1,)), axis=0)
-    return xp.reshape(rows, (B, index.shape[1], d))
+    grid = grid + N * xp.arange(B, **_device(grid))[:, None]             # (B, n)
+    rows = xp.take(xp.reshape(X, (B * N, d)), xp.reshape(grid, (-1,)), axis=0)
+    return xp.reshape(rows, (B, grid.shape[1], d))
 
 
 @primitive
-def _put_rows(g, index, N):
-    """Transpose of `_take_rows`: rows of g, added up where `index`, ascending, repeats."""
+def _put_rows(g, grid, N):
+    """Transpose of `_take_rows`: rows of g, added up where `grid`, ascending, repeats."""
     xp, n = namespace(g), g.shape[1]
-    step = xp.arange(N, **_device(index))[:, None]
-    first = xp.count_nonzero(index[:, None, :] < step, axis=-1)             # (B or 1, N)
-    after = xp.count_nonzero(index[:, None, :] <= step, axis=-1)
+    step = xp.arange(N, **_device(grid))[:, None]
+    first = xp.count_nonzero(grid[:, None, :] < step, axis=-1)             # (B or 1, N)
+    after = xp.count_nonzero(grid[:, None, :] <= step, axis=-1)
     total = 0.0
     for t in range(int(xp.max(after - first))):
         rows = _take_rows(g, xp.minimum(first + t, n - 1))
@@ -525,8 +569,8 @@ def _device(x):
     return {key: value for key, value in like(x).items() if key == "device"}
 
 
-defvjp(_take_rows, lambda answer, X, index: lambda g: _put_rows(g, index, X.shape[1]))
-defvjp(_put_rows, lambda answer, g, index, N: lambda h: _take_rows(h, index))
+defvjp(_take_rows, lambda answer, X, grid: lambda g: _put_rows(g, grid, X.shape[1]))
+defvjp(_put_rows, lambda answer, g, grid, N: lambda h: _take_rows(h, grid))
 
 
 def even_rows_vjp(g, N, *, mask=None):
@@ -548,7 +592,8 @@ def even_rows_vjp(g, N, *, mask=None):
     Raises
     ------
     TypeError, ValueError
-        If g is not a real, finite array of 2 axes or more, or the mask does not fit.
+        If g is not a real, finite array of 2 axes or more, N no integer ≥ 1, or the mask does not
+        fit.
 
     Examples
     --------
@@ -557,13 +602,13 @@ def even_rows_vjp(g, N, *, mask=None):
            [0.],
            [2.]])
     """
-    g = _as_rows_of(g, "g", None)
+    g, N = _as_rows_of(g, "g", None), _positive(N, "N")
     xp = namespace(g, mask)
     n, d = g.shape[-2:]
-    shape = (*g.shape[:-2], int(N), d)
+    shape = (*g.shape[:-2], N, d)
     X = xp.zeros(shape, **like(g))
-    index = _even_grid(X, n, _as_mask(mask, X, 2))
-    return xp.reshape(_put_rows(xp.reshape(g, (-1, n, d)), index, int(N)), shape)
+    grid = _even_grid(X, n, _as_mask(mask, X, 2))
+    return xp.reshape(_put_rows(xp.reshape(g, (-1, n, d)), grid, N), shape)
 
 
 def paper_loss(scores, weights, *, mask=None):
@@ -593,7 +638,8 @@ def paper_loss(scores, weights, *, mask=None):
     Raises
     ------
     TypeError, ValueError
-        If the scores are not real and finite where the mask is True, or shapes do not fit.
+        If the scores are not real and finite where the mask is True, shapes do not fit, or J
+        overflows.
 
     Examples
     --------
@@ -615,8 +661,9 @@ def published_loss(scores, weights, *, mask=None):
 
     Differs from the paper (K.28) in three things: the scores are weighted by the square of Lambda
     (V39), they are averaged over the steps while the trace is not divided by N (V35), and the
-    heads, whose signs may cancel (V7), are averaged. With ``paper_lambda`` it is an average of J:
-    published_loss with Lambda = mean over the heads of paper_loss with Lambda^2 / N.
+    heads are averaged here already, as K.27 does later: their signs may cancel (V7). With
+    ``paper_lambda`` it is an average of J: published_loss with Lambda = mean over the heads of
+    paper_loss with Lambda^2 / N.
 
     Parameters
     ----------
@@ -729,9 +776,11 @@ def published_loss_vjp(g, scores, weights, *, mask=None):
 
 def _checked_scores(scores, weights, mask):
     """E, R, W_e, W_r, Lambda, and 1 / N of each sequence (..., 1, 1); zeros at padded steps."""
-    E, R = (as_array(A, name, finite=mask is None) for A, name in zip(scores, "ER"))
+    E, R = (as_array(A, name, finite=mask is None) for A, name in
+            zip(_parts(scores, "scores", Scores), "ER"))
     W_e, W_r, Lambda = (as_array(A, name, ndim) for A, name, ndim in
-                        zip(weights, PrimalWeights._fields, (3, 3, 2)))
+                        zip(_parts(weights, "weights", PrimalWeights), PrimalWeights._fields,
+                            (3, 3, 2)))
     H, s = Lambda.shape
     if E.ndim < 3 or E.shape != R.shape or (E.shape[-3], E.shape[-1]) != (H, s):
         raise ValueError(f"E and R must have shape (..., {H}, N, {s}), those of Lambda, "
@@ -750,7 +799,8 @@ def _checked_scores(scores, weights, mask):
 
 def _loss_vjp(vjp, g, scores, weights, mask):
     E, R, W_e, W_r, Lambda, per_step = _checked_scores(scores, weights, mask)
-    g = as_array(g, "g")
+    g, axes = as_array(g, "g"), 2 if vjp is _paper_vjp else 3
+    _fits(g, "g", tuple(E.shape[:-axes]), "that of the loss")
     xp = namespace(g, E, R, W_e, W_r, Lambda)
     g_E, g_R, g_e, g_r, g_L = vjp(g, E, R, W_e, W_r, Lambda, per_step)
     W_o, b_o = (as_array(A, name) for A, name in ((weights[3], "W_o"), (weights[4], "b_o")))
@@ -766,7 +816,9 @@ def _squares(E, R):
 @primitive
 def _paper(E, R, W_e, W_r, Lambda, per_step):
     xp = namespace(E)
-    return 0.5 * xp.sum(_squares(E, R) * Lambda, axis=-1) - xp.sum(W_e * W_r, axis=(1, 2))
+    with silent():
+        J = 0.5 * xp.sum(_squares(E, R) * Lambda, axis=-1) - xp.sum(W_e * W_r, axis=(1, 2))
+    return check_finite(J, "J")
 
 
 def _paper_vjp(g, E, R, W_e, W_r, Lambda, per_step):
@@ -783,8 +835,10 @@ def _paper_vjp(g, E, R, W_e, W_r, Lambda, per_step):
 @primitive
 def _published(E, R, W_e, W_r, Lambda, per_step):
     xp, H = namespace(E), Lambda.shape[0]
-    score_terms = 0.5 * xp.sum(_squares(E, R) * Lambda ** 2 * per_step, axis=(-2, -1))
-    return (score_terms - xp.sum(W_e * W_r)) / H
+    with silent():
+        score_terms = 0.5 * xp.sum(_squares(E, R) * Lambda ** 2 * per_step, axis=(-2, -1))
+        J = (score_terms - xp.sum(W_e * W_r)) / H
+    return check_finite(J, "J")
 
 
 def _published_vjp(g, E, R, W_e, W_r, Lambda, per_step):
@@ -817,12 +871,19 @@ def paper_lambda(Lambda, N):
     -------
     (H, s) array
 
+    Raises
+    ------
+    TypeError, ValueError
+        If Lambda is not real and finite, its square overflows, or N is no integer ≥ 1.
+
     Examples
     --------
     >>> paper_lambda([[4.0]], 8)                    # sigma = 1/2
     array([[2.]])
     """
-    return as_array(Lambda, "Lambda") ** 2 / float(N)
+    Lambda, N = as_array(Lambda, "Lambda"), _positive(N, "N")
+    with silent():
+        return check_finite(Lambda ** 2 / float(N), "the square of Lambda")
 
 
 def mean_of_squares(J):
@@ -842,6 +903,11 @@ def mean_of_squares(J):
     -------
     number
 
+    Raises
+    ------
+    TypeError, ValueError
+        If J is not real and finite, or the penalty overflows.
+
     Examples
     --------
     >>> float(mean_of_squares([3.0, -3.0]))
@@ -849,7 +915,8 @@ def mean_of_squares(J):
     """
     J = as_array(J, "J")
     xp = namespace(J)
-    return xp.mean(J * J)
+    with silent():
+        return check_finite(xp.mean(J * J), "the penalty")
 
 
 def square_of_mean(J):
@@ -869,6 +936,11 @@ def square_of_mean(J):
     -------
     number
 
+    Raises
+    ------
+    TypeError, ValueError
+        If J is not real and finite, or the penalty overflows.
+
     Examples
     --------
     >>> float(square_of_mean([3.0, -3.0]))
@@ -876,7 +948,8 @@ def square_of_mean(J):
     """
     J = as_array(J, "J")
     xp = namespace(J)
-    return xp.mean(J) ** 2
+    with silent():
+        return check_finite(xp.mean(J) ** 2, "the penalty")
 
 
 def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
@@ -892,7 +965,7 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     rng : numpy.random.Generator
     heads, D, s, d_v : int
         H, rows of the weights (n with F, else p), directions, width of the output.
-    dtype : str
+    dtype : {"float64", "float32"}
 
     Returns
     -------
@@ -902,7 +975,8 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     Raises
     ------
     ValueError
-        If heads > D s: so many rows cannot be orthonormal.
+        If a size is no integer ≥ 1, heads > D s (so many rows cannot be orthonormal), or the dtype
+        is another.
 
     Examples
     --------
@@ -911,6 +985,10 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     >>> weights.W_e.shape, np.sum(weights.W_e ** 2, axis=(1, 2))
     ((4, 10, 3), array([1., 1., 1., 1.]))
     """
+    heads, D, s, d_v = (_positive(n, name) for n, name in
+                        zip((heads, D, s, d_v), ("heads", "D", "s", "d_v")))
+    if dtype not in ("float64", "float32"):         # integers would all be 0
+        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
     if heads > D * s:
         raise ValueError(f"heads must be D s = {D * s} at most, for orthonormal rows, got {heads}")
 

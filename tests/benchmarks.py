@@ -356,6 +356,86 @@ def attention(quick):
               f"{softmax_[-1] / primal_[-1]:.0f} times faster at N = {sizes[-1]}")
 
 
+def layer(quick):
+    """Primal-Attention over its matrix products, over autograd, and its peak memory."""
+    import tracemalloc
+
+    import autograd.numpy as anp
+    import numpy as np
+    from autograd import grad
+
+    from ksvd_ref import attention as ours
+
+    def arrays(N):
+        rng = np.random.default_rng(0)
+        Q, K, C = rng.standard_normal((3, 1, 8, N, 64)).astype("float32")
+        return Q, K, C, ours.published_init(rng, 8, 64, 30, 64, dtype="float32")
+
+    def through_matmul(Q, K, W_e, W_r, Lambda, W_o, b_o):   # as one would write it
+        Phi, Psi = (X / anp.sqrt(anp.sum(X * X, axis=-1, keepdims=True)) for X in (Q, K))
+        E, R = anp.matmul(Phi, W_e), anp.matmul(Psi, W_r)
+        terms = [0.5 * anp.mean(anp.sum((S * Lambda[:, None, :]) ** 2, axis=-1), axis=(-2, -1))
+                 for S in (E, R)]
+        output = anp.matmul(anp.concatenate([E, R], axis=-1), W_o) + b_o
+        return output, terms[0] + terms[1] - anp.sum(W_e * W_r) / W_e.shape[0]
+
+    def through_ours(Q, K, *weights):
+        weights = ours.PrimalWeights(*weights)
+        output, scores = ours.primal_attention(Q, K, weights)
+        return output, ours.published_loss(scores, weights)
+
+    def gradients(Q, K, C, weights):
+        """Of <C, output> + J^2 by all arguments."""
+        def by_hand():
+            output, scores = ours.primal_attention(Q, K, weights)
+            J = ours.published_loss(scores, weights)
+            g_scores, more = ours.published_loss_vjp(2.0 * J, scores, weights)
+            g_Q, g_K, g, _ = ours.primal_attention_vjp(C, g_scores, scores, Q, K, weights)
+            return g_Q, g_K, *(a + b for a, b in zip(g, more))
+
+        def traced(model):
+            def loss(arguments):
+                output, J = model(*arguments)
+                return anp.sum(output * C) + anp.sum(J * J)
+            return lambda: grad(loss)((Q, K, *weights))
+        return {"hand": by_hand, "ours": traced(through_ours), "matmul": traced(through_matmul)}
+
+    def peak(function, Q):
+        tracemalloc.start()
+        function()
+        found = tracemalloc.get_traced_memory()[1] / Q.nbytes
+        tracemalloc.stop()
+        return found
+
+    N = 512 if quick else 2048
+    Q, K, C, weights = arrays(N)
+    S = np.concatenate(ours.primal_attention(Q, K, weights)[1], axis=-1)
+    ways = gradients(Q, K, C, weights)
+    seconds = timed({"floor": lambda: (Q @ weights.W_e, K @ weights.W_r, S @ weights.W_o),
+                     "forward": lambda: ours.primal_attention(Q, K, weights), **ways})
+    Q_, K_, C_, *weights_ = (A.astype("float64") for A in (Q, K, C, *weights))
+    true = gradients(Q_, K_, C_, ours.PrimalWeights(*weights_))["matmul"]()
+    off = {way: max(np.max(np.abs(a - b)) / np.max(np.abs(b)) for a, b in zip(f(), true))
+           for way, f in ways.items()}
+    name = f"primal_attention, N = {N}, 8 heads, d = 64, s = 30, float32"
+    yield Row(f"{name}: forward", seconds["forward"] / seconds["floor"],
+              "its three matrix products", "<= 1.8", "")
+    for way, how, target in (("hand", "by hand", ">= 3"), ("ours", "our VJP under autograd", "")):
+        yield Row(f"{name}: forward and gradient, {how}", seconds["matmul"] / seconds[way],
+                  "times faster than autograd through matmul", target,
+                  f"gradient {off[way]:.0e}, peer {off['matmul']:.0e}")
+    N = 1024 if quick else 8192
+    Q, K, C, weights = arrays(N)
+    ways = gradients(Q, K, C, weights)
+    name = f"memory of primal_attention, N = {N}, 8 heads, d = 64, s = 30, float32"
+    yield Row(f"{name}: forward", peak(lambda: ours.primal_attention(Q, K, weights), Q),
+              "the queries", "<= 12", "")
+    peer = peak(ways["matmul"], Q)
+    for way, how in (("hand", "by hand"), ("ours", "our VJP under autograd")):
+        yield Row(f"{name}: forward and gradient, {how}", peak(ways[way], Q), "the queries",
+                  "<= 12", f"autograd through matmul: {peer:.0f}")
+
+
 def imports(quick):
     """CPU time of a new process that imports, without that of the bare interpreter."""
     import resource
@@ -375,7 +455,7 @@ def imports(quick):
 
 
 JOBS = (primal_solve, primal_memory, opposed, golub_kahan, chunks, nystroem, dual_solve, attention,
-        imports)
+        layer, imports)
 
 
 def main():

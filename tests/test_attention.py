@@ -734,10 +734,113 @@ def test_shapes_of_scores(E, R, Lambda, match):
             loss(Scores(np.ones(E), np.ones(R)), weights)
 
 
-@pytest.mark.parametrize("n", [0, -1, 2.0, True, None, "3"])
-def test_number_of_rows(n):
-    with pytest.raises(ValueError, match="n must be an integer, 1 or more"):
-        even_rows(np.ones((4, 2)), n)
+@pytest.mark.parametrize("n", [0, -1, 2.0, 2.5, True, None, "3", np.array([3]), np.nan])
+@pytest.mark.parametrize("name, call", [
+    ("n", lambda n: even_rows(np.ones((4, 2)), n)),
+    ("N", lambda n: even_rows_vjp(np.ones((4, 2)), n)),
+    ("N", lambda n: paper_lambda([[1.0]], n)),
+    ("heads", lambda n: published_init(np.random.default_rng(0), n, 4, 4, 4)),
+    ("D", lambda n: published_init(np.random.default_rng(0), 1, n, 4, 4)),
+    ("s", lambda n: published_init(np.random.default_rng(0), 1, 4, n, 4)),
+    ("d_v", lambda n: published_init(np.random.default_rng(0), 1, 4, 4, n))])
+def test_numbers(n, name, call):
+    """A truncated 2.5 would put rows at wrong places, zero heads would be an empty layer."""
+    with pytest.raises(ValueError, match=f"^{name} must be an integer, 1 or more, got "):
+        call(n)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "complex128"])
+def test_published_init_of_another_dtype(dtype):
+    with pytest.raises(ValueError, match=f"dtype must be 'float64' or 'float32', got '{dtype}'"):
+        published_init(np.random.default_rng(0), 1, 4, 2, 3, dtype=dtype)
+
+
+@pytest.mark.parametrize("weights", [
+    GOOD[:4], (*GOOD, 0.0), GOOD._asdict(), None])
+def test_weights_are_five(weights):
+    """A sixth part would be dropped in silence, a dict gives its names."""
+    (Q, K), F = queries_and_keys(), np.ones((B, H, 5, D_IN))
+    scores = Scores(*np.ones((2, B, H, N, S)))
+    for call in (lambda: primal_attention(Q, K, weights, F=F),
+                 lambda: paper_loss(scores, weights), lambda: published_loss(scores, weights)):
+        with pytest.raises(ValueError, match=r"weights must be PrimalWeights\(W_e, .*b_o\), got "):
+            call()
+
+
+def test_scores_are_two():
+    (Q, K), weights, g = queries_and_keys(), some_weights(), np.ones((B, H, N, D_OUT))
+    E, R = S_ = primal_attention(Q, K, weights)[1]
+    for bad in ((E,), (E, R, R), None, S_._asdict()):
+        for call in (lambda: paper_loss(bad, weights), lambda: published_loss(bad, weights),
+                     lambda: primal_attention_vjp(g, bad, S_, Q, K, weights),
+                     lambda: primal_attention_vjp(g, S_, bad, Q, K, weights)):
+            with pytest.raises(ValueError, match=r"scores must be Scores\(E, R\), got "):
+                call()
+
+
+def test_shapes_of_derivatives():
+    """One for each number of the loss: a bare 1 would be broadcast, and its sum is not B."""
+    (Q, K), weights = queries_and_keys(), some_weights()
+    output, S_ = primal_attention(Q, K, weights)
+    for vjp, bad in ((paper_loss_vjp, (B,)), (paper_loss_vjp, ()), (paper_loss_vjp, (7, B, H)),
+                     (published_loss_vjp, (B, H)), (published_loss_vjp, ())):
+        with pytest.raises(ValueError, match="g must have shape .*that of the loss"):
+            vjp(np.ones(bad), S_, weights)
+    for bad in ((), (D_OUT,), (N, D_OUT)):
+        with pytest.raises(ValueError, match=r"g_output must have shape \(2, 3, 5, 3\)"):
+            primal_attention_vjp(np.ones(bad), S_, S_, Q, K, weights)
+    short = Scores(S_.E[:1], S_.R[:1])
+    with pytest.raises(ValueError, match=r"g_scores.E must have shape \(2, 3, 5, 2\)"):
+        primal_attention_vjp(output, short, S_, Q, K, weights)
+    with pytest.raises(ValueError, match=r"scores.E must have shape \(2, 3, 5, 2\)"):
+        primal_attention_vjp(output, S_, short, Q, K, weights)
+
+
+def test_derivatives_as_lists():
+    (Q, K), weights = queries_and_keys(), some_weights()
+    output, S_ = primal_attention(Q, K, weights)
+    lists = [A.tolist() for A in S_]
+    want = primal_attention_vjp(output, S_, S_, Q, K, weights)
+    got = primal_attention_vjp(output.tolist(), lists, lists, Q.tolist(), K.tolist(),
+                               [A.tolist() for A in weights])
+    for a, b in zip(_flat(got[:3]), _flat(want[:3])):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_mask_without_batch():
+    with pytest.raises(ValueError, match=r"mask must have shape \(3,\), one entry for each step"):
+        even_rows(np.ones((3, 2)), 2, mask=[True] * 4)
+
+
+# --- what overflows
+
+def test_too_large_for_the_precision():
+    """Refused without a warning: neither infinity nor NaN comes out."""
+    (Q, K), weights = queries_and_keys(), some_weights()
+    S_, huge = primal_attention(Q, K, weights)[1], 1e200
+    big = weights._replace(W_e=huge * weights.W_e, W_r=huge * weights.W_r)
+    top = np.full((B, H, N, D_IN), 1e308)
+    for what, call in (
+            ("output", lambda: primal_attention(Q, K, big._replace(W_o=huge * weights.W_o))),
+            ("output", lambda: primal_attention(top, K, weights, features="identity")),
+            ("running sum", lambda: primal_attention(top, K, weights, causal=True)),
+            ("running sum", lambda: running_mean(top)),
+            ("random feature", lambda: primal_attention(top, K, weights,
+                                                        features=DIRECTIONS[:, :4])),
+            *(("J", lambda loss=loss, S=S, w=w: loss(S, w)) for loss in (paper_loss, published_loss)
+              for S, w in ((S_, big), (Scores(huge * S_.E, huge * S_.R), weights))),
+            ("square of Lambda", lambda: paper_lambda([[huge]], 2)),
+            ("penalty", lambda: mean_of_squares([huge])),
+            ("penalty", lambda: square_of_mean([huge]))):
+        with pytest.raises(ValueError, match=f"{what} overflows"):
+            call()
+
+
+def test_random_features_of_long_vectors():
+    """exp(-|x|^2 / 2) of a long vector is 0, however large the square: no warning, no slope."""
+    (Q, K), weights = queries_and_keys(), some_weights(D=6)
+    f = lambda X: anp.sum(primal_attention(X, K, weights, features=DIRECTIONS)[1].E)
+    assert f(1e160 * Q) == 0.0 and np.all(grad(f)(1e160 * Q) == 0.0)
 
 
 @pytest.mark.parametrize("call", [lambda X: even_rows(X, 2), running_mean,

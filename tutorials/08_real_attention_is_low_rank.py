@@ -81,13 +81,13 @@ assert np.all(skew > 0.5) and np.all(ten[3:] > 0.97) and np.argmin(rank) == 5
 assert asymmetry(A).min() > 0.25            # and no single head of the 72 is nearly symmetric
 # %% [markdown]
 # ## 2. How much of it is not about content
-# Before this is called a property of language, three things that would happen anyway.
+# Before this is called a property of language, three things that are not about the text.
 #
 # **The rows add up to one.** $A\mathbf 1 = \mathbf 1$, hence $\sigma_1 \ge 1$, whatever the text
 # (V20). Control: shuffle each row. Same numbers, same row sums, no relation of token and place.
 #
-# **The sink.** In layers 1 to 4 more than a third of all attention goes to [CLS], whatever the
-# query. A column that every row looks at is a matrix of rank one.
+# **The sink.** In layers 1 to 4 more than a third of all attention goes to [CLS]. A column that
+# every row looks at is a matrix of rank one.
 #
 # **The mean.** Centring (lesson 02) takes away what all rows have in common.
 # %%
@@ -108,7 +108,9 @@ assert np.all(sink[1:5] > 0.35) and sink[0] < 0.1
 assert np.all(shuffled[1:5].mean(axis=1)[:, 0] < 0.12)  # row sums alone do not make it low-rank
 drop = first - no_sink.mean(axis=1)[:, 0]
 assert np.all(drop[1:5] > 0.3) and np.all(abs(drop[[0, 5]]) < 0.05)
-assert rank_99(no_mean).mean(axis=1).min() > 11 and np.argmin(rank_99(no_mean).mean(axis=1)) == 5
+left = rank_99(no_mean).mean(axis=1)
+assert 11 < left[5] < 13 and np.all(left[:5] >= 25)
+assert np.all(no_mean.mean(axis=1)[1:5, 0] < first[1:5] / 2)
 # %%
 figure, axes = plt.subplots(1, 2, sharey=True, figsize=(8, 3.4))
 colours = plt.cm.cividis(np.linspace(0, 0.95, 6))
@@ -121,10 +123,10 @@ axes[0].set_ylabel(r"share of $\Sigma\,\sigma^2$")
 axes[1].legend(fontsize=8)
 plt.show()
 # %% [markdown]
-# The steep start of layers 1 to 4 on the left is mostly the sink. What is left on the right is less
-# sharp, and still ordered: layer 5 needs 12 components for 99 %, the others 25 and more. Layer 5 is
-# the one that hardly changes when the special tokens go. One passage, one model: a measurement,
-# not a law.
+# More than half of the steep start of layers 1 to 4 on the left is the sink and the mean. What is
+# left on the right is less sharp, and layer 5 is still ahead: it needs 12 components for 99 %, the
+# others 25 and more. Layers 0 and 5 hardly change when the special tokens go. One passage, one
+# model: a measurement, not a law.
 # %% [markdown]
 # ## 3. The scores have low rank by construction
 # Before the exponential, $S = QK^\top/\sqrt d$ has rank $d = 32$ at most, half of $N = 64$, for any
@@ -174,9 +176,9 @@ for ax, H, colour, title in ((axes[0], H_e, plots.ROWS, r"asks: $h_e$"),
     ax.set(title=title, xlabel="entry of component 1")
 plt.show()
 # %% [markdown]
-# Articles, conjunctions and commas look at the nouns, and the nouns do not look back: this is what
-# asymmetry is about. (The numbers in brackets are places in the text.) A symmetric method has one
-# vector per component and must mix the two groups.
+# Words of grammar and commas look at words of content, and these look back no more than at any
+# others: this is what asymmetry is about. (The numbers in brackets are places in the text.) A
+# symmetric method has one vector per component and must mix the two groups.
 #
 # ## 5. What the best approximation costs
 # Keep the $s$ largest components. Eckart and Young: no matrix of rank $s$ is closer in the

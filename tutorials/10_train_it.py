@@ -4,9 +4,9 @@
 # follow the KSVD loss, switch it off, turn it up, leave out the r-scores, and look into the trained
 # kernel.
 #
-# **You will learn.** That all three models reach the accuracies of the paper; that the choice of
-# the epoch is worth as much as the choice of the model; and two things that one would expect of
-# the KSVD loss and that do not come out here.
+# **You will learn.** That all three small models come within three test series of the paper; that
+# the choice of the epoch is worth about as much as the choice of the model; and two things that one
+# would expect of the KSVD loss and that do not come out here.
 #
 # **You need.** Lesson 09, 45 minutes, two CPU cores.
 #
@@ -61,9 +61,10 @@ print(inspect.getsource(runs["loss_of"]))
 # %% [markdown]
 # **Primal** has it in both blocks, **Primal.+Trans.** in the last, the **Transformer** nowhere.
 # $d = 64$, 4 heads ($p = 16$), $s = 20$ as in the small settings of the paper: more directions than
-# the rank $\min(n, p, N) \le 16$ allows (V16). $\eta$ is 0.5 and 0.2. Three places differ from the
-# published code on purpose: padding takes no part, the blocks are normalised in front (so the first
-# $J^2$ is near 1/9 a layer, lesson 09, not $10^4$), and there is no dropout.
+# the rank $\min(n, p, N) \le 16$ allows (V16). $\eta$ is 0.5 and 0.2. What differs from the
+# published code on purpose, besides the size (512 there) and the 40 epochs (100 there): padding
+# takes no part, the blocks are normalised in front (so the first $J^2$ is near 1/9 a layer, lesson
+# 09, not $10^4$), $J^2$ is added up over the layers (averaged there), and there is no dropout.
 #
 # ## 3. The runs
 # %%
@@ -92,13 +93,16 @@ assert column("primal", "final").mean() >= 97.8
 # %% [markdown]
 # The paper (Table 1) has 98.4 for Primal., 98.9 for Primal.+Trans. and 98.7 for the Transformer.
 # **It reports the best test accuracy over the epochs**, as its code says. Both columns are above:
-# choosing the epoch on the test set is worth as much as the differences between the models, which
-# are one or two series.
+# choosing the epoch on the test set is worth about as much as the difference between the models,
+# which is one series. The best epochs come within three series of the paper.
 # %%
 gain = np.mean([column(arm, "best") - column(arm, "final") for arm in runs["MAIN"]])
 means = [column(arm, "final").mean() for arm in runs["MAIN"]]
 print(f"best minus final: {gain:.2f} points; largest difference of two models: {np.ptp(means):.2f}")
-assert abs(means[0] - means[2]) < 1 and 0 < gain < 1
+assert 0.5 * np.ptp(means) < gain < 2 * np.ptp(means) and np.ptp(means) < 1.5 * 100 / 370
+paper = (98.4, 98.9, 98.7)
+assert all(abs(column(arm, "best").mean() - x) < 3 * 100 / 370
+           for arm, x in zip(runs["MAIN"], paper))
 figure, ax = plt.subplots(figsize=(6.4, 3.4))
 for n, arm in enumerate(table):
     ax.plot(column(arm, "final"), [n] * 3, "o", color="#0072B2", label="" if n else "final epoch")
@@ -125,8 +129,9 @@ plt.show()
 J2 = {arm: curve.mean(axis=0) for arm, curve in curves.items()}
 assert J2["primal, eta 0"][-1] > 10 * J2["primal, eta 0"][0]
 final = {arm: column(arm, "final").mean() for arm in J2}
-assert abs(final["primal, eta 0"] - final["primal"]) < 0.3 and final["primal, eta 10"] > 97
-assert J2["primal"][-1] < 0.01 and J2["primal, eta 10"][-1] < J2["primal"][-1]
+assert abs(final["primal, eta 0"] - final["primal"]) < 0.3
+assert 0 < final["primal"] - final["primal, eta 10"] < 1
+assert J2["primal"].max() < 0.01 and J2["primal, eta 10"][-1] < J2["primal"][-1] / 5
 # %% [markdown]
 # Left alone, $J^2$ grows more than tenfold; with $\eta = 0.5$ it is small after one epoch and stays
 # small. The accuracy is the same for both, and less than a point lower for $\eta = 10$.
@@ -144,6 +149,10 @@ share, overlap = ({arm: column(arm, name).mean() for arm in J2} for name in ("sh
 assert share["primal, eta 10"] < share["primal, eta 0"] + 0.01          # no gain with eta
 assert np.ptp(list(overlap.values())) < 0.06
 assert abs(overlap["primal"] - column("primal", "overlap_start").mean()) < 0.05
+start = [runs["implied"](runs["init"](runs["ARMS"]["primal"], seed), test,
+                         runs["ARMS"]["primal"])[0] for seed in range(3)]
+print("share of sigma_1^2 before any training", *(f"{x:.3f}" for x in start))
+assert min(start) > 0.8 and max(overlap.values()) < 0.96
 # %% [markdown]
 # A cosine kernel of a short vowel is close to rank one before any training.
 #
@@ -154,7 +163,7 @@ assert abs(overlap["primal"] - column("primal", "overlap_start").mean()) < 0.05
 # 370 different kernels (V31).
 #
 # ## 6. Without the r-scores
-# The paper finds that both scores are needed (its ablation is on longer sequences). Here:
+# The paper has an ablation of the r-scores, on longer sequences. Here:
 # %%
 for arm in ("primal", "primal, e only"):
     print(f"{arm:15} final", *(f"{x:.2f}" for x in column(arm, "final")), "  mean",
@@ -163,7 +172,7 @@ gap = column("primal", "final").mean() - column("primal, e only", "final").mean(
 print(f"the r-scores are worth {gap:.2f} points here")
 assert 0 < gap < 2 * 100 / 370
 # %% [markdown]
-# Less than two series on average, in the direction of the paper: too little to decide it.
+# Less than two series on average, in favour of both scores: too little to decide it.
 # %% [markdown]
 # ## 7. A new series, in four lines
 # %%
