@@ -257,7 +257,7 @@ def test_modules_load_when_they_are_named():
 
 
 FOLDER = Path(inspect.getfile(ksvd_ref)).parent
-WINGS = ["backend", "linalg", "kernels", "features", "dual", "primal"]
+WINGS = ["backend", "linalg", "kernels", "features", "dual", "primal", "nystrom"]
 
 # Where a module may say np: everything else must come from namespace(...).
 HOST = {
