@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
-from .backend import as_matrix, as_solution, check_finite, check_number, like, namespace, silent
+from .backend import (as_matrix, as_solution, check_finite, check_integer, check_number, like,
+                      namespace, silent)
 from .linalg import check_rank, eigh, numerical_rank, signs, svd
 
 BLOCKS = 100        # most blocks that solve_golub_kahan builds before it gives up
@@ -152,7 +153,7 @@ def solve_golub_kahan(K, rank, *, tol=1e-10, seed=0):
         > 0. Each component must satisfy |K^T h_e - sigma h_r| ≤ tol sigma_1 (never below rounding,
         10 eps); K h_r = sigma h_e holds to rounding anyway.
     seed : int
-        Of the first block, drawn on the host with numpy.random.default_rng.
+        ≥ 0, of the first block, drawn on the host with numpy.random.default_rng.
 
     Returns
     -------
@@ -170,8 +171,8 @@ def solve_golub_kahan(K, rank, *, tol=1e-10, seed=0):
     TypeError
         If `K` is not an array of real numbers, or is being differentiated: `solve` can be.
     ValueError
-        If `K` is not a real, finite matrix, its singular values overflow, or `rank` or `tol` is out
-        of range.
+        If `K` is not a real, finite matrix, its singular values overflow, or `rank`, `tol` or
+        `seed` is out of range.
 
     Notes
     -----
@@ -207,7 +208,7 @@ def solve_golub_kahan(K, rank, *, tol=1e-10, seed=0):
 
 def _golub_kahan(K, s, b, tol, seed):
     """U X, Sigma, V Y and the largest residual relative to sigma_1, for N >= M."""
-    xp, rng = namespace(K), np.random.default_rng(seed)
+    xp, rng = namespace(K), np.random.default_rng(check_integer(seed, "seed", 0))
     N, M = K.shape
     most = min(M, BLOCKS * b)
     # The vectors lie in rows, so that the first k of them are one piece of memory.

@@ -267,7 +267,6 @@ HOST = {
     "linalg._eigh": "the same",
     "linalg._eigh_vjp": "the same",
     "linalg.svd_core": "called by the derivatives only",
-    "linalg.check_rank": "np.bool_ is not an integer",
     "primal._traced_vjp": "derivative on NumPy values",
     "dual._golub_kahan": "random numbers are drawn on the host",
     "nystrom.landmarks": "the same",

@@ -192,6 +192,12 @@ def test_golub_kahan_refuses_tol(tol):
         dual.solve_golub_kahan(GOOD["K"], 2, tol=tol)
 
 
+@pytest.mark.parametrize("seed", [None, -1, 1.5, "0"])
+def test_golub_kahan_refuses_seed(seed):
+    with pytest.raises(ValueError, match="seed must be an integer, 0 or more, got"):
+        dual.solve_golub_kahan(GOOD["K"], 2, seed=seed)
+
+
 def test_golub_kahan_under_autograd_says_what_to_do():
     with pytest.raises(TypeError, match="cannot be differentiated: dual.solve can"):
         autograd.grad(lambda K: anp.sum(dual.solve_golub_kahan(K, 2).sigma))(GOOD["K"])
