@@ -427,7 +427,7 @@ def to_device(x, where):
     TypeError
         If `x` is being differentiated: autograd works on the CPU only.
     ImportError
-        If CuPy is not installed.
+        If CuPy is not installed, or finds no CUDA libraries.
     RuntimeError
         If CuPy finds no GPU.
 
@@ -449,4 +449,9 @@ def to_device(x, where):
         raise ImportError("a GPU needs CuPy: pip install 'ksvd_ref[cuda13]' (or cuda12)") from error
     if not cupy.is_available():
         raise RuntimeError("CuPy is installed but finds no CUDA GPU: see nvidia-smi")
+    try:
+        cupy.cuda.cusolver                          # loaded when named: here, not at the first svd
+    except ImportError as error:
+        raise ImportError("CuPy finds a GPU but no CUDA libraries: pip install 'cupy-cuda13x[ctk]' "
+                          "(or cupy-cuda12x), or install a CUDA toolkit") from error
     return cupy.asarray(x)
