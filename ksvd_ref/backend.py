@@ -266,6 +266,38 @@ def check_number(value, name, above=None):
     return number
 
 
+def check_integer(value, name, least, most=None):
+    """A count or an index as a Python int, or an error that says what was expected.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+    least : int
+    most : int, optional
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_integer(4, "n", 1, 3)
+    Traceback (most recent call last):
+    ValueError: n must be an integer from 1 to 3, got 4
+    """
+    whole = hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_)) \
+        and getattr(value, "shape", ()) == ()
+    if not whole or value < least or most is not None and value > most:
+        limit = f", {least} or more" if most is None else f" from {least} to {most}"
+        raise ValueError(f"{name} must be an integer{limit}, got {value!r}")
+    return int(value)       # a NumPy int64 would turn float32 data into float64
+
+
 def check_degree(degree):
     """Refuse a polynomial degree that is no integer ≥ 1.
 
@@ -283,8 +315,7 @@ def check_degree(degree):
     Traceback (most recent call last):
     ValueError: degree must be an integer, 1 or more, got 0
     """
-    if isinstance(degree, bool) or not hasattr(degree, "__index__") or degree < 1:
-        raise ValueError(f"degree must be an integer, 1 or more, got {degree!r}")
+    check_integer(degree, "degree", 1)
 
 
 def check_finite(x, what="the kernel matrix"):
@@ -396,7 +427,7 @@ def to_device(x, where):
     TypeError
         If `x` is being differentiated: autograd works on the CPU only.
     ImportError
-        If CuPy is not installed.
+        If CuPy is not installed, or finds no CUDA libraries.
     RuntimeError
         If CuPy finds no GPU.
 
@@ -418,4 +449,9 @@ def to_device(x, where):
         raise ImportError("a GPU needs CuPy: pip install 'ksvd_ref[cuda13]' (or cuda12)") from error
     if not cupy.is_available():
         raise RuntimeError("CuPy is installed but finds no CUDA GPU: see nvidia-smi")
+    try:
+        cupy.cuda.cusolver                          # loaded when named: here, not at the first svd
+    except ImportError as error:
+        raise ImportError("CuPy finds a GPU but no CUDA libraries: pip install 'cupy-cuda13x[ctk]' "
+                          "(or cupy-cuda12x), or install a CUDA toolkit") from error
     return cupy.asarray(x)

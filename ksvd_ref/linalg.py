@@ -7,7 +7,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 
-from .backend import like, namespace
+from .backend import check_integer, like, namespace
 
 TIE = 10.0      # values equal on paper come out up to a few roundings apart, not one
 
@@ -227,7 +227,7 @@ def numerical_rank(sigma, N, M, norm=None):
     return int(xp.count_nonzero(sigma > norm * (max(N, M) * float(xp.finfo(sigma.dtype).eps))))
 
 
-def check_rank(rank, limit, shape):
+def check_rank(rank, limit, shape, optional=True):
     """The rank asked for, None or an integer from 1 to `limit`, or an error.
 
     Parameters
@@ -236,6 +236,8 @@ def check_rank(rank, limit, shape):
     limit : int
     shape : str
         What sets the limit, for the error.
+    optional : bool
+        False refuses None too.
 
     Returns
     -------
@@ -251,12 +253,13 @@ def check_rank(rank, limit, shape):
     Traceback (most recent call last):
     ValueError: rank must be None or an integer from 1 to 2 for K of shape (2, 5), got 3
     """
-    whole = hasattr(rank, "__index__") and not isinstance(rank, (bool, np.bool_)) \
-        and getattr(rank, "shape", ()) == ()
-    if rank is not None and not (whole and 1 <= rank <= limit):
-        raise ValueError(f"rank must be None or an integer from 1 to {limit} for {shape}, "
-                         f"got {rank!r}")
-    return rank if rank is None else int(rank)
+    if optional and rank is None:
+        return None
+    try:
+        return check_integer(rank, "rank", 1, limit)
+    except ValueError:
+        raise ValueError(f"rank must be {'None or ' * optional}an integer from 1 to {limit} for "
+                         f"{shape}, got {rank!r}") from None
 
 
 def signs(H):

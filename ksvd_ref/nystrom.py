@@ -10,7 +10,7 @@ it is the method of Williams and Seeger (NIPS 2000).
 """
 import numpy as np
 
-from .backend import as_matrix, as_pair, namespace
+from .backend import as_matrix, as_pair, check_finite, check_integer, namespace, silent
 from .dual import Dual
 from .linalg import check_rank, numerical_rank, signs, svd
 
@@ -37,7 +37,7 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     rank : int, optional
         Number of components, at most the numerical rank of `K_landmarks`, and that unless told.
     N, M : int
-        Shape of K, for the scale.
+        Shape of K, for the scale: at least n and m.
 
     Returns
     -------
@@ -52,7 +52,8 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
         If an argument is not an array of real numbers, or the arrays belong to different libraries.
     ValueError
         If an argument is not a real, finite matrix, the shapes do not fit, N or M is smaller than
-        the number of landmarks, or `rank` exceeds the numerical rank: it divides by sigma.
+        the number of landmarks, `rank` exceeds the numerical rank (it divides by sigma), or a
+        result overflows.
 
     Notes
     -----
@@ -72,10 +73,7 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     """
     K_rows, K_landmarks, K_cols = _checked(K_rows, K_landmarks, K_cols)
     n, m = K_landmarks.shape
-    for total, least, name in ((N, n, "N"), (M, m, "M")):
-        if isinstance(total, bool) or not hasattr(total, "__index__") or total < least:
-            raise ValueError(f"{name} must be an integer, {least} (the landmarks) or more, "
-                             f"got {total!r}")
+    N, M = check_integer(N, "N", n), check_integer(M, "M", m)
     return _scaled(*_continued(K_rows, K_landmarks, K_cols, rank), n / N, m / M)
 
 
@@ -108,7 +106,7 @@ def solve_features(Phi, Psi, rows, columns, rank=None):
     ------
     TypeError, ValueError
         If an argument is not a real, finite matrix, the numbers of columns differ, an index is out
-        of range, or `rank` exceeds the numerical rank.
+        of range, `rank` exceeds the numerical rank, or a product overflows.
 
     Examples
     --------
@@ -121,8 +119,9 @@ def solve_features(Phi, Psi, rows, columns, rank=None):
     Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
     namespace(Phi, Psi)
     Phi_n, Psi_m = _chosen(Phi, rows, "rows"), _chosen(Psi, columns, "columns")
-    U, sigma, V = _corner(Phi_n @ Psi_m.T, rank)
-    H_e, H_r = Phi @ (Psi_m.T @ (V / sigma)), Psi @ (Phi_n.T @ (U / sigma))
+    with silent():
+        U, sigma, V = _corner(check_finite(Phi_n @ Psi_m.T), rank)
+        H_e, H_r = Phi @ (Psi_m.T @ V) / sigma, Psi @ (Phi_n.T @ U) / sigma
     return _scaled(H_e, sigma, H_r, Phi_n.shape[0] / Phi.shape[0], Psi_m.shape[0] / Psi.shape[0])
 
 
@@ -146,7 +145,7 @@ def approximate(K_rows, K_landmarks, K_cols):
     Raises
     ------
     TypeError, ValueError
-        If an argument is not a real, finite matrix, or the shapes do not fit.
+        If an argument is not a real, finite matrix, the shapes do not fit, or a result overflows.
 
     Examples
     --------
@@ -155,7 +154,8 @@ def approximate(K_rows, K_landmarks, K_cols):
            [2., 6.]])
     """
     H_e, sigma, H_r = _continued(*_checked(K_rows, K_landmarks, K_cols), None)
-    return H_e * sigma @ H_r.T
+    with silent():
+        return check_finite(H_e * sigma @ H_r.T)
 
 
 def landmarks(N, n, *, seed):
@@ -166,7 +166,7 @@ def landmarks(N, n, *, seed):
     N, n : int
         1 ≤ n ≤ N.
     seed : int
-        Of numpy.random.default_rng.
+        ≥ 0, of numpy.random.default_rng.
 
     Returns
     -------
@@ -181,10 +181,10 @@ def landmarks(N, n, *, seed):
     >>> landmarks(3, 3, seed=0)
     [0, 1, 2]
     """
-    if not all(hasattr(x, "__index__") and not isinstance(x, bool) for x in (N, n)) \
-            or not 1 <= n <= N:
-        raise ValueError(f"integers 1 <= n <= N expected, got n = {n!r}, N = {N!r}")
-    return sorted(np.random.default_rng(seed).choice(N, size=n, replace=False).tolist())
+    N = check_integer(N, "N", 1)
+    n = check_integer(n, "n", 1, N)
+    rng = np.random.default_rng(check_integer(seed, "seed", 0))
+    return sorted(rng.choice(N, size=n, replace=False).tolist())
 
 
 def _checked(K_rows, K_landmarks, K_cols):
@@ -199,7 +199,8 @@ def _checked(K_rows, K_landmarks, K_cols):
 
 def _continued(K_rows, K_landmarks, K_cols, rank):
     U, sigma, V = _corner(K_landmarks, rank)
-    return K_rows @ (V / sigma), sigma, K_cols.T @ (U / sigma)
+    with silent():
+        return K_rows @ V / sigma, sigma, K_cols.T @ U / sigma      # 1 / sigma might overflow alone
 
 
 def _corner(K_landmarks, rank):
@@ -209,14 +210,15 @@ def _corner(K_landmarks, rank):
     U, sigma, V = svd(K_landmarks)
     r = numerical_rank(sigma, n, m)
     if rank is not None and rank > r:
-        raise ValueError(f"the landmarks have numerical rank {r}, rank {rank} was asked: it takes "
-                         f"sigma > 0, so ask for {r} or less, or choose other landmarks")
+        raise ValueError(f"the landmarks have numerical rank {r}, rank {rank} was asked, and sigma "
+                         "is divided by: leave rank to None, or choose other landmarks")
     s = r if rank is None else rank
     return U[:, :s], sigma[:s], V[:, :s]
 
 
 def _scaled(H_e, sigma, H_r, e, r):
-    H_e, sigma, H_r = e ** 0.5 * H_e, sigma / (e * r) ** 0.5, r ** 0.5 * H_r
+    H_e, H_r = (check_finite(H, "the continuation") for H in (e ** 0.5 * H_e, r ** 0.5 * H_r))
+    sigma = sigma / (e * r) ** 0.5
     if sigma.shape[0] == 0:
         return Dual(H_e, sigma, H_r)
     flip = signs(H_e)
@@ -224,9 +226,9 @@ def _scaled(H_e, sigma, H_r, e, r):
 
 
 def _chosen(A, indices, name):
-    indices = [i for i in indices]
-    N = A.shape[0]
-    if not indices or not all(hasattr(i, "__index__") and not isinstance(i, bool) and 0 <= i < N
-                              for i in indices):
-        raise ValueError(f"{name} must be integers from 0 to {N - 1}, one or more, got {indices!r}")
-    return namespace(A).stack([A[int(i), :] for i in indices])
+    if not getattr(indices, "shape", (1,)) or not hasattr(indices, "__iter__"):
+        raise TypeError(f"{name} must be a sequence of integers, got {indices!r}")
+    chosen = [A[check_integer(i, f"each of {name}", 0, A.shape[0] - 1), :] for i in indices]
+    if not chosen:
+        raise ValueError(f"{name} must not be empty: one landmark or more")
+    return namespace(A).stack(chosen)

@@ -68,7 +68,7 @@ def solve(Phi, Psi, rank=None):
     R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| /
     sigma_s it loses kappa^2 of the precision, a QR decomposition only kappa. The limit is kappa =
     100 in float64 and 10 in float32, relative errors of about 1e-12 and 1e-5; above it R comes
-    from QR, for three to ten times the cost.
+    from QR, for three to twelve times the cost.
 
     autograd differentiates it, with the limits of dual.solve at repeated singular values.
 
@@ -88,8 +88,7 @@ def solve(Phi, Psi, rank=None):
     limit = min(N, M, p)
     rank = check_rank(rank, limit, f"Phi of shape {(N, p)} and Psi of shape {(M, p)}")
     found = _cut((_traced if xp is anp else _solve)(Phi, Psi, rank or limit), N, M, rank)
-    E = (found.W_e.T @ Phi.T).T                     # = Phi W_e, with contiguous columns to search
-    return _flipped(found, E) if found.sigma.shape[0] else found
+    return _flipped(found, (found.W_e.T @ Phi.T).T)     # E = Phi W_e, with contiguous columns
 
 
 def _cut(solution, N, M, rank):
@@ -99,6 +98,8 @@ def _cut(solution, N, M, rank):
 
 
 def _flipped(found, H):
+    if found.sigma.shape[0] == 0:
+        return found
     flip = signs(H)
     return Primal(found.W_e * flip, found.sigma, found.W_r * flip)         # both, or W_e^T W_r < 0
 
@@ -143,7 +144,7 @@ def solve_chunks(chunks, rank=None):
     ------
     TypeError, ValueError
         As `solve`, for each block; if a chunk is no pair, holds two None, or has another number of
-        columns than those before; if no chunk has rows, or none has columns.
+        columns than those before; if no chunk has rows, or none has columns; under autograd.
 
     Notes
     -----
@@ -158,21 +159,17 @@ def solve_chunks(chunks, rank=None):
     """
     total = None
     for chunk in chunks:
-        block = factor(*_pair(chunk))
+        if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+            what = f"{len(chunk)} of them" if isinstance(chunk, (tuple, list)) else type(chunk)
+            raise TypeError(f"each chunk must be a pair (Phi, Psi) of matrices, got {what}")
+        block = factor(*chunk)
         total = block if total is None else merge(total, block)
     if total is None:
         raise ValueError("chunks must yield at least one pair (Phi, Psi), got none")
     found = solve_factor(total, rank)
-    if found.sigma.shape[0] == 0 or iter(chunks) is chunks:
-        return found
-    tops = [peaks(as_matrix(Phi, "Phi") @ found.W_e) for Phi, _ in chunks if Phi is not None]
-    return _flipped(found, namespace(*tops).stack([top[0, :] for top in tops]))
-
-
-def _pair(chunk):
-    if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
-        raise TypeError(f"each chunk must be a pair (Phi, Psi), got {type(chunk).__name__}")
-    return chunk
+    again = () if found.sigma.shape[0] == 0 or iter(chunks) is chunks else chunks
+    tops = [peaks(as_matrix(Phi, "Phi") @ found.W_e)[0, :] for Phi, _ in again if Phi is not None]
+    return _flipped(found, namespace(*tops).stack(tops)) if tops else found
 
 
 def factor(Phi, Psi):
@@ -194,8 +191,8 @@ def factor(Phi, Psi):
     Raises
     ------
     TypeError, ValueError
-        If both are None, an argument is not a real, finite matrix, or the numbers of columns
-        differ.
+        If both are None, an argument is not a real, finite matrix or is being differentiated, the
+        numbers of columns differ, or a norm overflows.
 
     Examples
     --------
@@ -207,9 +204,8 @@ def factor(Phi, Psi):
         raise ValueError("a block of rows Phi or of columns Psi expected, got None for both")
     Phi, Psi = (A if A is None else as_matrix(A, name) for A, name in ((Phi, "Phi"), (Psi, "Psi")))
     if Phi is not None and Psi is not None:
-        _same_width(Phi, Psi, "Phi and Psi")
-    R = [A if A is None else _upright(_qr_root(A, name))
-         for A, name in ((Phi, "Phi"), (Psi, "Psi"))]
+        as_pair(Phi, Psi, ("Phi", "Psi"), finite=False)
+    R = [A if A is None else _qr_root(A, name) for A, name in ((Phi, "Phi"), (Psi, "Psi"))]
     zero = [xp.zeros_like(A) for A in R if A is not None][0]
     return Factor(*(zero if A is None else A for A in R),
                   *(0 if A is None else A.shape[0] for A in (Phi, Psi)))
@@ -234,29 +230,24 @@ def merge(one, other):
     Raises
     ------
     TypeError, ValueError
-        If the arrays belong to different libraries, or the numbers of features differ.
+        If an argument is no Factor of real, finite triangles, the arrays belong to different
+        libraries, the numbers of features differ, or a norm overflows.
 
     Examples
     --------
     >>> merge(factor([[3.0]], None), factor([[4.0]], [[1.0]]))
     Factor(R_phi=array([[5.]]), R_psi=array([[1.]]), N=2, M=1)
     """
-    _same_width(one.R_phi, other.R_phi, "two blocks")
-    return Factor(_upright(_stacked(one.R_phi, other.R_phi)),
-                  _upright(_stacked(one.R_psi, other.R_psi)), one.N + other.N, one.M + other.M)
+    one, other = _read(one), _read(other)
+    as_pair(one.R_phi, other.R_phi, ("one block", "the other"), finite=False)
+    R = [_qr_root(_below(A, B), name) for A, B, name in zip(one, other, ("Phi", "Psi"))]
+    return Factor(*R, one.N + other.N, one.M + other.M)
 
 
-def _same_width(A, B, names):
-    if A.shape[1] != B.shape[1]:
-        raise ValueError(f"{names} need the same number of columns, got {A.shape[1]} and "
-                         f"{B.shape[1]}")
-
-
-def _upright(R):
-    """Triangle with the signs of its rows such that the diagonal is ≥ 0."""
-    xp = namespace(R)
-    diagonal = xp.sum(R * xp.eye(R.shape[0], **like(R)), axis=1, keepdims=True)
-    return xp.where(diagonal < 0.0, -R, R)
+def _read(block):
+    if not isinstance(block, Factor):
+        raise TypeError(f"a Factor, from primal.factor, expected, got {type(block).__name__}")
+    return Factor(*as_pair(block.R_phi, block.R_psi, Factor._fields[:2]), block.N, block.M)
 
 
 def solve_factor(factor, rank=None):
@@ -278,21 +269,22 @@ def solve_factor(factor, rank=None):
 
     Raises
     ------
-    ValueError
-        If there are no rows or no columns, or `rank` is out of range.
+    TypeError, ValueError
+        If `factor` is no Factor of real, finite triangles, there are no rows or no columns, or
+        `rank` is out of range.
 
     Examples
     --------
     >>> solve_factor(factor([[3.0], [4.0]], [[2.0]]))                      # K = (6, 8)^T
     Primal(W_e=array([[2.]]), sigma=array([10.]), W_r=array([[5.]]))
     """
-    R_phi, R_psi, N, M = factor
+    R_phi, R_psi, N, M = _read(factor)
     if 0 in (N, M):
         raise ValueError(f"rows of both Phi and Psi expected, got {N} of Phi and {M} of Psi")
     limit = min(N, M, R_phi.shape[1])
     rank = check_rank(rank, limit, f"{N} rows, {M} columns and {R_phi.shape[1]} features")
     found = _cut(_core(R_phi, R_psi, limit), N, M, rank)
-    return _flipped(found, found.W_e) if found.sigma.shape[0] else found
+    return _flipped(found, found.W_e)
 
 
 def _solve(Phi, Psi, s):
@@ -306,8 +298,8 @@ def _solve(Phi, Psi, s):
     return solution
 
 
-def _core(R_phi, R_psi, k=None):
-    """The k leading components, all unless told, from both triangles, and |Phi| |Psi|."""
+def _core(R_phi, R_psi, k):
+    """The k leading components from both triangles, and |Phi| |Psi|."""
     xp = namespace(R_phi, R_psi)
     a, b = spectral_norm(R_phi), spectral_norm(R_psi)                      # = |Phi|, |Psi|
     if not a * b <= float(xp.finfo(R_phi.dtype).max):
@@ -322,7 +314,7 @@ def _gram_limit(A):
     return 100.0 if A.dtype == namespace(A).float64 else 10.0
 
 
-def _gram_root(A, name="A"):
+def _gram_root(A, name):
     """R with R^T R = A^T A, (p, p), by the Gram matrix: one product."""
     xp = namespace(A)
     with silent():
@@ -337,17 +329,19 @@ def _gram_root(A, name="A"):
     return xp.sqrt(xp.maximum(w, 0.0))[:, None] * V.T
 
 
-def _qr_root(A, name="A"):
-    """R of A = Q R, (p, p)."""
+def _qr_root(A, name):
+    """R of A = Q R, (p, p), with the signs of its rows such that the diagonal is ≥ 0."""
+    xp = namespace(A)
+    if xp is anp:
+        raise TypeError("features in blocks cannot be differentiated: primal.solve can")
     with silent():
-        R = _triangle(A)
-    if not namespace(R).all(namespace(R).isfinite(R)):                     # or svd(R) never returns
-        raise ValueError(f"the norm of {name} overflows: scale it down")
-    return R
+        R = check_finite(_triangle(A), f"the norm of {name}")              # or svd(R) never returns
+    diagonal = xp.sum(R * xp.eye(R.shape[0], **like(R)), axis=1, keepdims=True)
+    return xp.where(diagonal < 0.0, -R, R)
 
 
 def _triangle(A):
-    """R of A = Q R by a tree of small QR decompositions, three times as fast as by one large."""
+    """R of A = Q R by a tree of small QR decompositions: up to four times as fast as by one."""
     xp = namespace(A)
     (N, p), rows = A.shape, 8 * A.shape[1]
     if N < 2 * rows:
@@ -357,13 +351,12 @@ def _triangle(A):
     m = N // rows
     R = xp.linalg.qr(xp.reshape(A[:m * rows, :], (m, rows, p)))[1]         # m triangles
     R = _triangle(xp.reshape(R, (m * p, p)))
-    return R if N == m * rows else _stacked(R, _triangle(A[m * rows:, :]))
+    return R if N == m * rows else _triangle(_below(R, _triangle(A[m * rows:, :])))
 
 
-def _stacked(R, S):
-    """R of two triangles below each other."""
+def _below(R, S):
     xp = namespace(R, S)
-    return xp.linalg.qr(xp.reshape(xp.stack([R, S]), (-1, R.shape[1])))[1]
+    return xp.reshape(xp.stack([R, S]), (-1, R.shape[1]))
 
 
 @primitive
@@ -451,10 +444,8 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
 
     Parameters
     ----------
-    W_e, W_r : (p, s) array
-    Lambda : (s,) array
-    Phi : (N, p) array
-    Psi : (M, p) array
+    W_e, W_r, Lambda, Phi, Psi : array
+        As in `objective`.
 
     Returns
     -------
@@ -489,10 +480,8 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
 
     Parameters
     ----------
-    W_e, W_r : (p, s) array
-    Lambda : (s,) array
-    Phi : (N, p) array
-    Psi : (M, p) array
+    W_e, W_r, Lambda, Phi, Psi : array
+        As in `objective`.
 
     Returns
     -------
@@ -654,11 +643,7 @@ def e_scores(Phi_new, primal):
     >>> e_scores([[1.0, 3.0]], weights)
     array([[1., 3.]])
     """
-    W_e, _, _ = as_solution(primal, Primal._fields)
-    Phi_new = as_matrix(Phi_new, "Phi_new")
-    namespace(Phi_new, W_e)
-    _fits("W_e", W_e, "Phi_new", Phi_new, 1)
-    return check_finite(Phi_new @ W_e, "the score matrix")
+    return _scores(Phi_new, "Phi_new", as_solution(primal, Primal._fields)[0], "W_e")
 
 
 def r_scores(Psi_new, primal):
@@ -691,11 +676,14 @@ def r_scores(Psi_new, primal):
     >>> r_scores([[1.0, 3.0]], weights)
     array([[2., 3.]])
     """
-    _, _, W_r = as_solution(primal, Primal._fields)
-    Psi_new = as_matrix(Psi_new, "Psi_new")
-    namespace(Psi_new, W_r)
-    _fits("W_r", W_r, "Psi_new", Psi_new, 1)
-    return check_finite(Psi_new @ W_r, "the score matrix")
+    return _scores(Psi_new, "Psi_new", as_solution(primal, Primal._fields)[2], "W_r")
+
+
+def _scores(A, name, W, weights):
+    A = as_matrix(A, name)
+    namespace(A, W)
+    _fits(weights, W, name, A, 1)
+    return check_finite(A @ W, "the score matrix")
 
 
 def _fits(name, rows, other, A, axis):

@@ -173,7 +173,7 @@ def install():
     cupy.is_available, cupy.show_config = lambda: True, lambda: print("a stand-in for CuPy")
     cupy.get_default_memory_pool = lambda pool=_Pool(): pool
     cupy.cuda = types.SimpleNamespace(
-        Event=_Event, get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
+        Event=_Event, cusolver=None, get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
         runtime=types.SimpleNamespace(getDeviceProperties=lambda n: {"name": b"no GPU"}),
         Device=lambda: types.SimpleNamespace(synchronize=lambda: None, compute_capability="0"))
 

@@ -3,9 +3,10 @@
     python tests/gpu_check.py               # on a machine with a GPU and CuPy
     python tests/gpu_check.py --dry-run     # on any machine: tests the checks, proves nothing
 
-Every public function against NumPy float64 on the same numbers; refusals; analytic gradients;
-whether float32 is float32 and not TF32; determinism; memory; hidden synchronisations; times. One
-line for each check, a table at the end, exit code 0 if all passed. Commit the table.
+Every public function, encoder and training apart, against NumPy float64 on the same numbers;
+refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory; hidden
+synchronisations; times. One line for each check, a table at the end, exit code 0 if all passed.
+Commit the table.
 """
 import argparse
 import inspect
@@ -21,8 +22,14 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-RESULTS, MODULES = [], ("kernels", "features", "linalg", "dual", "primal", "nystrom")
+RESULTS = []
+MODULES = ("kernels", "features", "linalg", "dual", "primal", "nystrom", "filters", "positions",
+           "smoother", "attention")
 HOST_ONLY = {"linalg.check_rank": "no array", "nystrom.landmarks": "drawn on the host",
+             **dict.fromkeys(("filters.causal", "filters.memory", "filters.window",
+                              "filters.strided"), "made on the host, moved by a smoother"),
+             "filters.check_pairs": "no result", "filters.check_leading": "no result",
+             "attention.published_init": "drawn on the host",
              "linalg.svd_core": "inside autograd, which works on the host"}
 TF32_LIMIT = 1e-5       # a float32 product has about 1e-6, one of 10-bit factors about 3e-4
 
@@ -33,10 +40,10 @@ def check(name, good, found):
     print(f"{'    ' if good is None else 'ok  ' if good else 'FAIL'}  {name}: {found}", flush=True)
 
 
-def guarded(function):
+def guarded(function, *arguments):
     """Run one check; what it raises is a failure, not the end."""
     try:
-        function()
+        function(*arguments)
     except Exception as error:
         check(function.__name__, False, f"{type(error).__name__}: {error}")
 
@@ -153,27 +160,61 @@ def cases(small):
         nystrom.solve_features(A, B, [0, 2, 5], [1, 4, 7], 3)), (X, Z)
     yield "backend.unit_rows", backend.unit_rows, (X,)
     yield "equations.solution", lambda A, B: equations.solution(A, B, rank=3).sigma, (X, Z)
-    if find_spec("ksvd_ref.smoother"):
-        smoother = import_module("ksvd_ref.smoother")
-        Q, K, V = rng.standard_normal((3, 2, n // 4, 8))
-        yield "smoother.attention", smoother.attention, (Q, K, V)
-        yield "smoother.linear_attention", smoother.linear_attention, (Q, K, V)
-    if find_spec("ksvd_ref.attention"):
-        attention = import_module("ksvd_ref.attention")
-        Q, K = rng.standard_normal((2, 2, n // 4, 8))
-        layer = tuple(rng.standard_normal(s) for s in ((2, 8, 3), (2, 8, 3), (2, 3), (6, 8), (8,)))
+    yield from attention_cases(rng, n // 4)
 
-        def forward(Q, K, *layer):
-            output, scores = attention.primal_attention(Q, K, attention.PrimalWeights(*layer))
-            return (output, *scores)
 
-        def backward(Q, K, *layer):
-            layer = attention.PrimalWeights(*layer)
-            output, scores = attention.primal_attention(Q, K, layer)
-            found = attention.primal_attention_vjp(output, scores, scores, Q, K, layer)
-            return found[0], found[1], *found[2]
-        yield "attention.primal_attention", forward, (Q, K, *layer)
-        yield "attention.primal_attention_vjp", backward, (Q, K, *layer)
+def attention_cases(rng, n):
+    """The same for attention; encoder and training are followed by autograd, on the host."""
+    from ksvd_ref import attention, filters, positions, smoother
+    Q, K, V = rng.standard_normal((3, 2, n, 8))
+    yield "smoother.attention", lambda *a: smoother.attention(*a, mask=filters.causal(n)), (Q, K, V)
+    yield "smoother.weights", lambda *a: smoother.weights(*a, kernel="rbf", gamma=0.1), (Q, K)
+    yield "smoother.linear_attention", smoother.linear_attention, (Q, K, V)
+    yield "smoother.multi_head", lambda *a: smoother.multi_head(*a, heads=2), (Q, K, V)
+    yield "smoother.split_heads", lambda X: smoother.split_heads(X, 2), (Q,)
+    yield "smoother.merge_heads", smoother.merge_heads, (Q,)
+    yield "filters.as_mask", lambda X: X * filters.as_mask(filters.causal(n, 8), X), (Q,)
+    yield "filters.visible", lambda X: filters.visible(X > 0.0, X, -1.0), (Q,)
+    yield "filters.taking_part", lambda X: filters.taking_part(X, "X", X @ X.T > 3.0, -1), (Q[0],)
+    yield "positions.sinusoids", lambda X: positions.sinusoids(n, 8, beside=X) + X, (Q,)
+    yield "positions.absolute", positions.absolute, (Q[0], K[0])
+    yield "positions.relative", positions.relative, (Q, rng.standard_normal((2 * n - 1, 8)))
+    yield "positions.rel_shift", positions.rel_shift, (Q @ rng.standard_normal((8, 2 * n - 1)),)
+    yield "positions.offset_table", lambda X: positions.offset_table(X, n, n), (Q[0, :9],)
+    yield "positions.turned", positions.turned, (Q[0],)
+    layer = tuple(rng.standard_normal(s) for s in ((2, 8, 3), (2, 8, 3), (2, 3), (6, 8), (8,)))
+    data = (Q, K, *layer)
+    one = attention.PrimalWeights
+
+    def of_loss(loss):
+        def run(Q, K, *layer):
+            return loss(attention.primal_attention(Q, K, one(*layer))[1], one(*layer))
+        return run
+
+    def flat(found):
+        return (*found[0], *(A for A in found[1] if A is not None))
+
+    def forward(Q, K, *layer):
+        output, scores = attention.primal_attention(Q, K, one(*layer))
+        return (output, *scores)
+
+    def backward(Q, K, *layer):
+        output, scores = attention.primal_attention(Q, K, one(*layer))
+        found = attention.primal_attention_vjp(output, scores, scores, Q, K, one(*layer))
+        return found[0], found[1], *found[2]
+    yield "attention.primal_attention", forward, data
+    yield "attention.primal_attention_vjp", backward, data
+    yield "attention.running_mean", attention.running_mean, (Q,)
+    yield "attention.even_rows", lambda X: attention.even_rows(X, 4), (Q,)
+    yield "attention.even_rows_vjp", lambda X: attention.even_rows_vjp(X, 3 * n), (Q,)
+    for name in ("paper", "published"):
+        loss = getattr(attention, f"{name}_loss")
+        yield f"attention.{name}_loss", of_loss(loss), data
+        yield f"attention.{name}_loss_vjp", of_loss(lambda *a, loss=loss, name=name: flat(
+            getattr(attention, f"{name}_loss_vjp")(loss(*a), *a))), data
+    yield "attention.paper_lambda", lambda X: attention.paper_lambda(X, n), (abs(layer[2]),)
+    yield "attention.mean_of_squares", attention.mean_of_squares, (Q[0, 0],)
+    yield "attention.square_of_mean", attention.square_of_mean, (Q[0, 0],)
 
 
 def _first(found, s):
@@ -418,12 +459,11 @@ def main():
         check("device", None, f"{name}, CuPy {cupy.__version__}, NumPy {np.__version__}, "
               f"Python {platform.python_version()}; first kernel after {time.time() - began:.1f} s")
 
-    for function in (
-            environment, lambda: correctness(cupy, dry), lambda: suite(dry), lambda: refusals(cupy),
-            lambda: gradients(cupy), lambda: tf32(cupy, n, dry),
-            lambda: determinism(cupy, n // 8), lambda: memory(cupy, n // 2),
-            lambda: synchronisations(cupy, n), lambda: times(cupy, [64] if dry else [512, 2048])):
-        guarded(function)
+    for step in ((environment,), (correctness, cupy, dry), (suite, dry), (refusals, cupy),
+                 (gradients, cupy), (tf32, cupy, n, dry), (determinism, cupy, n // 8),
+                 (memory, cupy, n // 2), (synchronisations, cupy, n),
+                 (times, cupy, [64] if dry else [512, 2048])):
+        guarded(*step)
     print("\n| check | | found |\n|---|---|---|")
     for line, good, found in RESULTS:
         print(f"| {line} | {'' if good is None else 'ok' if good else '**FAIL**'} | {found} |")

@@ -160,14 +160,42 @@ def test_golub_kahan_is_pure():
 
 @pytest.mark.parametrize("rank", [None, 0, 6, -1, 1.5, True, "2"])
 def test_golub_kahan_refuses_rank(rank):
-    with pytest.raises(ValueError, match="rank must be .*integer from 1 to 5.*got"):
+    with pytest.raises(ValueError, match="rank must be an integer from 1 to 5 for K of.*got"):
         dual.solve_golub_kahan(GOOD["K"], rank)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("s", [4, 20])
+def test_golub_kahan_ends_below_the_smallest_normal_number(dtype, s):
+    """One entry so small that its roundings are 0: the noise that completes the bases is not."""
+    K = np.zeros((60, 50), dtype=dtype)
+    K[0, 0] = np.finfo(dtype).smallest_normal / 100
+    H_e, sigma, H_r = dual.solve_golub_kahan(K, s)
+    np.testing.assert_allclose(sigma / K[0, 0], np.eye(s)[0], rtol=0, atol=1e-4)
+    for H in (H_e, H_r):
+        np.testing.assert_allclose(H.T @ H, np.eye(s), rtol=0, atol=1e3 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("share", [1.0, 0.2, 0.04])
+def test_golub_kahan_refuses_what_overflows(dtype, share):
+    """Entries near the largest number: in a product, in B, or in sigma alone; never a hang."""
+    K = np.full((40, 30), share * np.finfo(dtype).max, dtype=dtype)       # sigma = 35 entries
+    K[::2, ::3] *= -1.0
+    with pytest.raises(ValueError, match="singular value overflows"):
+        dual.solve_golub_kahan(K, 3)
 
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, "1"])
 def test_golub_kahan_refuses_tol(tol):
     with pytest.raises(ValueError, match="tol must be a finite number above 0"):
         dual.solve_golub_kahan(GOOD["K"], 2, tol=tol)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 1.5, "0"])
+def test_golub_kahan_refuses_seed(seed):
+    with pytest.raises(ValueError, match="seed must be an integer, 0 or more, got"):
+        dual.solve_golub_kahan(GOOD["K"], 2, seed=seed)
 
 
 def test_golub_kahan_under_autograd_says_what_to_do():
@@ -369,10 +397,61 @@ def test_chunks_are_pure(call, good):
     ([TWO["Phi"]], TypeError, "a pair"),
     ([(TWO["Phi"],)], TypeError, "a pair"),
     ([(TWO["Phi"], TWO["Psi"][:, :2])], ValueError, "same number of columns"),
-    ([(TWO["Phi"], None), (None, TWO["Psi"][:, :2])], ValueError, "columns, got 3 and 2")])
+    ([(TWO["Phi"], None), (None, TWO["Psi"][:, :2])], ValueError,
+     r"columns, got .*\(3, 3\) and \(2, 2\)"),
+    ([(TWO["Phi"], TWO["Psi"], None)], TypeError, "a pair .* got 3 of them"),
+    ([None], TypeError, "a pair .*NoneType")])
 def test_bad_chunks_are_refused(chunks, error, words):
     with pytest.raises(error, match=words):
         primal.solve_chunks(chunks)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_blocks_whose_norm_overflows_together_are_refused(dtype):
+    """Each block fits; their sum does not, and an SVD of infinity would never return."""
+    top = np.finfo(dtype).max / 2
+    block = np.full((1, 3), top, dtype=dtype), np.eye(3, dtype=dtype)
+    assert np.all(np.isfinite(primal.factor(*block).R_phi))
+    with pytest.raises(ValueError, match="the norm of Phi overflows"):
+        primal.solve_chunks([block] * 8)
+
+
+TRIANGLES = primal.factor(**TWO)
+
+
+@pytest.mark.parametrize("change, error, words", [
+    (lambda f: None, TypeError, "a Factor.*expected, got NoneType"),
+    (lambda f: tuple(f), TypeError, "a Factor.*expected, got tuple"),
+    (lambda f: f._replace(R_phi=np.nan * f.R_phi), ValueError, "R_phi must be finite.*NaN"),
+    (lambda f: f._replace(R_psi=np.full((3, 3), np.inf)), ValueError, "R_psi must be finite"),
+    (lambda f: f._replace(R_psi=np.eye(2)), ValueError, "R_phi and R_psi need the same"),
+    (lambda f: f._replace(R_phi=f.R_phi[0]), ValueError, "R_phi must have 2 axes")])
+def test_bad_factors_are_refused(change, error, words):
+    """They may come from another machine: nothing wrong reaches a decomposition."""
+    for call in (primal.solve_factor, lambda f: primal.merge(f, TRIANGLES),
+                 lambda f: primal.merge(TRIANGLES, f)):
+        with pytest.raises(error, match=words):
+            call(change(TRIANGLES))
+
+
+def test_chunks_under_autograd_say_what_to_do():
+    for call in (lambda Phi: primal.solve_chunks([(Phi, TWO["Psi"])]).sigma,
+                 lambda Phi: primal.factor(Phi, None).R_phi):
+        with pytest.raises(TypeError, match="cannot be differentiated: primal.solve can"):
+            autograd.grad(lambda Phi: anp.sum(call(Phi)))(TWO["Phi"])
+
+
+def test_an_iterable_that_is_spent_gets_signs_from_the_weights():
+    """It is no iterator, and yet a second look finds nothing."""
+    class Loader:
+        def __init__(self):
+            self.left = iter([(TWO["Phi"], TWO["Psi"])])
+
+        def __iter__(self):
+            return self.left
+
+    for got, want in zip(primal.solve_chunks(Loader()), primal.solve_chunks(Loader().left)):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("rank", [0, 4, 1.5, True])

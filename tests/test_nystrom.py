@@ -202,10 +202,19 @@ def test_landmarks_are_drawn_evenly():
     assert counts.sum() == 8000 and np.all(np.abs(counts - 1600) < 150)
 
 
-@pytest.mark.parametrize("N, n", [(3, 4), (3, 0), (3, -1), (3, 1.5), ("3", 1), (3, True), (0, 0)])
-def test_landmarks_refuse(N, n):
-    with pytest.raises(ValueError, match="integers 1 <= n <= N expected, got n = "):
+@pytest.mark.parametrize("N, n, words", [
+    (3, 4, "n must be an integer from 1 to 3, got 4"), (3, 0, "from 1 to 3, got 0"),
+    (3, -1, "got -1"), (3, 1.5, "got 1.5"), (3, True, "got True"), (3, np.array([2]), "got array"),
+    ("3", 1, "N must be an integer, 1 or more, got '3'"), (0, 0, "N must be .* got 0")])
+def test_landmarks_refuse(N, n, words):
+    with pytest.raises(ValueError, match=words):
         nystrom.landmarks(N, n, seed=0)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 1.5, "0"])
+def test_landmarks_refuse_a_seed(seed):
+    with pytest.raises(ValueError, match="seed must be an integer, 0 or more, got"):
+        nystrom.landmarks(5, 2, seed=seed)
 
 
 # --- derivatives
@@ -276,9 +285,9 @@ def test_shapes_must_fit(change, words):
             call(**{**GOOD, **change})
 
 
-@pytest.mark.parametrize("N, M, words", [(2, 11, "N must be an integer, 3 .*got 2"),
-                                         (9, 1, "M must be an integer, 2 .*got 1"),
-                                         (9.0, 11, "N must be"), (9, True, "M must be")])
+@pytest.mark.parametrize("N, M, words", [
+    (2, 11, "N must be an integer, 3 .*got 2"), (9, 1, "M must be an integer, 2 .*got 1"),
+    (9.0, 11, "N must be"), (9, True, "M must be"), (np.array([9]), 11, "N must be")])
 def test_totals_must_hold_the_landmarks(N, M, words):
     with pytest.raises(ValueError, match=words):
         nystrom.solve(**GOOD, N=N, M=M)
@@ -297,12 +306,19 @@ def test_rank_above_the_numerical_rank_is_refused():
         nystrom.solve(*parts(RANK_2, [0, 1, 1], [0, 2, 2]), 3, N=3, M=4)
 
 
-@pytest.mark.parametrize("rows, columns, name", [
-    ([6], [0], "rows"), ([-1], [0], "rows"), ([], [0], "rows"), ([0.5], [0], "rows"),
-    ([True], [0], "rows"), ([0], [5], "columns"), ([0], ["1"], "columns")])
-def test_indices_are_refused(rows, columns, name):
+@pytest.mark.parametrize("rows, columns, error, words", [
+    ([6], [0], ValueError, "each of rows must be an integer from 0 to 5, got 6"),
+    ([-1], [0], ValueError, "rows .* got -1"), ([0.5], [0], ValueError, "rows .* got 0.5"),
+    ([True], [0], ValueError, "rows .* got True"), (np.eye(2), [0], ValueError, "rows .* got arr"),
+    (np.eye(2, dtype=int), [0], ValueError, "each of rows .* got array"),
+    ([0], [5], ValueError, "columns .* from 0 to 4, got 5"), ([0], ["1"], ValueError, "columns"),
+    ([], [0], ValueError, "rows must not be empty"),
+    (3, [0], TypeError, "rows must be a sequence of integers, got 3"),
+    ([0], None, TypeError, "columns must be a sequence of integers, got None"),
+    ([0], np.array(1), TypeError, "columns must be a sequence of integers, got array")])
+def test_indices_are_refused(rows, columns, error, words):
     """Out of range would wrap around on a GPU."""
-    with pytest.raises(ValueError, match=f"{name} must be integers from 0 to"):
+    with pytest.raises(error, match=words):
         nystrom.solve_features(**FEATURES, rows=rows, columns=columns)
 
 
@@ -310,3 +326,36 @@ def test_indices_of_numpy():
     one, two = (nystrom.solve_features(**FEATURES, rows=rows, columns=np.array([1, 2]))
                 for rows in (np.array([0, 1], dtype="int32"), [0, 1]))
     np.testing.assert_array_equal(one.H_e, two.H_e)
+
+
+# --- scales
+
+@pytest.mark.parametrize("dtype, scale, tol", [
+    ("float64", 1e-310, 1e-11), ("float64", 1e300, 1e-12), ("float32", 1e-39, 1e-3),
+    ("float32", 1e37, 1e-4)])
+def test_scales(dtype, scale, tol):
+    """1 / sigma alone would overflow at 1e-310; no warning, no NaN."""
+    three = [(A * scale).astype(dtype) for A in parts(LOW, [0, 4, 8], [1, 5, 9])]
+    np.testing.assert_allclose(nystrom.approximate(*three) / scale, LOW, rtol=0,
+                               atol=tol * np.abs(LOW).max())
+    one = nystrom.solve(*parts(LOW, [0, 4, 8], [1, 5, 9]), N=9, M=11)
+    other = nystrom.solve(*three, N=9, M=11)
+    np.testing.assert_allclose(other.sigma / scale, one.sigma, rtol=tol)
+    np.testing.assert_allclose(other.H_e, one.H_e, rtol=0, atol=10 * tol)
+
+
+@pytest.mark.parametrize("call", [
+    lambda A, B, C: nystrom.solve(1e200 * A, 1e-200 * B, C, N=9, M=11),
+    lambda A, B, C: nystrom.approximate(1e200 * A, 1e-200 * B, C),
+    lambda A, B, C: nystrom.approximate(1e150 * A, B, 1e170 * C),
+    lambda A, B, C: nystrom.solve_features(1e200 * A, 1e200 * A, [0, 1], [2, 3])])
+def test_what_overflows_is_refused(call):
+    """And does not come back as NaN; the SVD of an infinite corner would never return."""
+    with pytest.raises(ValueError, match="overflows or is undefined"):
+        call(*parts(LOW, [0, 4, 8], [1, 5]))
+
+
+def test_float32_stays_whatever_kind_of_integer_N_is():
+    three = [A.astype("float32") for A in parts(LOW, [0, 4, 8], [1, 5, 9])]
+    found = nystrom.solve(*three, N=np.int64(9), M=np.int64(11))
+    assert {A.dtype.name for A in found} == {"float32"}

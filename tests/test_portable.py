@@ -184,9 +184,13 @@ def test_gpu_check_in_a_dry_run():
      "Implicit conversion"),
     ("from ksvd_ref import dual as d\nd.extra = lambda x: x; d.extra.__module__ = d.__name__",
      "FAIL  public functions without a check: dual.extra"),
+    ("gpu_check.product_error = None", "FAIL  tf32: TypeError"),
+    ("from ksvd_ref import smoother as s; f = s.weights\n"
+     "s.weights = lambda Q, K, **kernel: f(Q, K, **kernel) + 1e-6 * ("
+     "type(Q).__module__ == 'cupy_stand_in')", "FAIL  smoother.weights float64: off by"),
     ("gpu_check.TF32_LIMIT = 1e-3", "FAIL  the detector sees factors of ten bits")],
     ids=["wrong value", "float64 from float32", "a trip to the host", "a function without a check",
-         "a detector that cannot detect"])
+         "a check that breaks", "wrong value in attention", "a detector that cannot detect"])
 def test_gpu_check_can_fail(code, line):
     status, output = gpu_check(code)
     assert status == 1 and line in output, output

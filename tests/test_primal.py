@@ -144,7 +144,7 @@ def opposed(seed, condition, mixed=True):
 
 
 def gram_alone(Phi, Psi):
-    return primal._core(primal._gram_root(Phi), primal._gram_root(Psi))[1]
+    return primal._core(primal._gram_root(Phi, "Phi"), primal._gram_root(Psi, "Psi"), 5)[1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -179,7 +179,7 @@ def test_the_gram_matrix_alone_is_wrong_there(condition, at_least):
     (1.0, "float64", "gram"), (99.0, "float64", "gram"), (101.0, "float64", "qr"),
     (1e12, "float64", "qr"), (9.0, "float32", "gram"), (11.0, "float32", "qr")])
 def test_the_gate(monkeypatch, condition, dtype, route):
-    """QR is called above |Phi| |Psi| / sigma_s = 100 and not below: it costs three to ten times."""
+    """QR is called above |Phi| |Psi| / sigma_s = 100 and not below: it costs 3 to 12 times."""
     calls, qr = [], np.linalg.qr
     monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
     Phi, Psi = np.diag([1.0, 1.0 / condition]).astype(dtype), np.eye(2, dtype=dtype)
