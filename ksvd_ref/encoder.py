@@ -130,10 +130,12 @@ def gelu(x):
     array([ 0.,  0., 10.])
     """
     xp = namespace(x)
-    return 0.5 * x * (1.0 + xp.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)))
+    near = xp.clip(x, -10.0, 10.0)                  # beyond it the tanh is -1 or 1, the cube large
+    return 0.5 * x * (1.0 + xp.tanh(sqrt(2.0 / pi) * (near + 0.044715 * near * near * near)))
 
 
 def _gelu_vjp(answer, x):
+    x = np.clip(x, -10.0, 10.0)
     t = np.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x))
     slope = sqrt(2.0 / pi) * (1.0 + 0.134145 * x * x) * (1.0 - t * t)
     return lambda g: g * (0.5 * (1.0 + t) + 0.5 * x * slope)
@@ -177,6 +179,13 @@ def embedding(table, tokens):
     -------
     (..., N, d) array
 
+    Raises
+    ------
+    TypeError
+        If the tokens are no array of integers.
+    ValueError
+        If a token is outside the table. -1 would be the last row, and have no gradient.
+
     Examples
     --------
     >>> import numpy as np
@@ -186,8 +195,18 @@ def embedding(table, tokens):
            [1.]])
     """
     xp = namespace(table, tokens)
+    _check_tokens(tokens, "tokens", table.shape[0], xp)
     rows = xp.take(table, xp.reshape(tokens, (-1,)), axis=0)
     return xp.reshape(rows, (*tokens.shape, table.shape[1]))
+
+
+def _check_tokens(tokens, name, n, xp):
+    if not hasattr(tokens, "dtype") or not xp.isdtype(tokens.dtype, "integral"):
+        raise TypeError(f"{name} must be an array of integers, "
+                        f"got {getattr(tokens, 'dtype', type(tokens).__name__)}")
+    if xp.any((tokens < 0) | (tokens >= n)):
+        raise ValueError(f"{name} must be from 0 to {n - 1}, got {int(xp.min(tokens))} to "
+                         f"{int(xp.max(tokens))}")
 
 
 def _embedding_vjp(answer, table, tokens):
@@ -215,6 +234,14 @@ def cross_entropy(logits, targets, weights):
     -------
     number
 
+    Raises
+    ------
+    TypeError
+        If the targets are no array of integers.
+    ValueError
+        If shapes do not fit, a target is outside the logits, or no weight is above zero. Padded
+        targets too are tokens, any of them.
+
     Examples
     --------
     >>> import numpy as np
@@ -222,6 +249,13 @@ def cross_entropy(logits, targets, weights):
     np.float64(0.0)
     """
     xp = namespace(logits, targets, weights)
+    _check_tokens(targets, "targets", logits.shape[-1], xp)
+    if not tuple(logits.shape[:-1]) == tuple(targets.shape) == tuple(weights.shape):
+        raise ValueError("logits, targets and weights must have shapes (..., n), (...), (...), got "
+                         f"{tuple(logits.shape)}, {tuple(targets.shape)}, {tuple(weights.shape)}")
+    weights = xp.astype(weights, logits.dtype)      # booleans would make float64 of float32
+    if not xp.sum(weights) > 0.0:
+        raise ValueError("no weight is above zero: there is no mean of no targets")
     x = logits - xp.max(logits, axis=-1, keepdims=True)
     picked = xp.take_along_axis(x, targets[..., None], axis=-1)[..., 0]
     surprise = xp.log(xp.sum(xp.exp(x), axis=-1)) - picked
@@ -230,6 +264,7 @@ def cross_entropy(logits, targets, weights):
 
 def _cross_entropy_vjp(answer, logits, targets, weights):
     hot = targets[..., None] == np.arange(logits.shape[-1])
+    weights = weights.astype(logits.dtype)
     share = (weights / np.sum(weights))[..., None]
     return lambda g: g * share * (softmax(logits) - hot)
 
@@ -312,7 +347,7 @@ def content(x, z, params, heads):
     """
     Q = linear(x, params["W_q"])
     K = linear(z, params.get("W_k", params["W_q"]))
-    return smoother.split_heads(Q, heads), smoother.split_heads(K, heads), None
+    return smoother.split_heads(Q, heads, "Q"), smoother.split_heads(K, heads, "K"), None
 
 
 def attend(x, z, params, mask=None, *, heads, scores=content, **kernel):
@@ -329,6 +364,8 @@ def attend(x, z, params, mask=None, *, heads, scores=content, **kernel):
     params : dict
         W_v, W_o (d, d) and what `scores` reads.
     mask : (..., N, M) array of bool, optional
+        Meets an axis of heads before its last two: (N, M) serves all, a mask for each sequence is
+        (B, 1, N, M), a padding of keys (B, 1, 1, M).
     heads : int
         Divides d.
     scores : function (x, z, params, heads) -> Q, K, log_factor
@@ -350,7 +387,7 @@ def attend(x, z, params, mask=None, *, heads, scores=content, **kernel):
            [1.5]])
     """
     Q, K, log_factor = scores(x, z, params, heads)
-    V = smoother.split_heads(linear(z, params["W_v"]), heads)
+    V = smoother.split_heads(linear(z, params["W_v"]), heads, "V")
     output = smoother.attention(Q, K, V, log_factor=log_factor, mask=mask, **kernel)
     return linear(smoother.merge_heads(output, heads), params["W_o"])
 
@@ -493,7 +530,7 @@ def encoder(x, blocks, attend, mask=None, **style):
     Raises
     ------
     ValueError
-        If the list `attend` is not as long as `blocks`.
+        If `attend` is neither a function nor a list as long as `blocks`.
 
     Examples
     --------
@@ -501,10 +538,10 @@ def encoder(x, blocks, attend, mask=None, **style):
     >>> encoder(np.ones((1, 4)), [], [])
     array([[1., 1., 1., 1.]])
     """
-    attends = [attend] * len(blocks) if callable(attend) else attend
-    if len(attends) != len(blocks):
+    attends = attend if isinstance(attend, (list, tuple)) else [attend] * len(blocks)
+    if len(attends) != len(blocks) or not all(map(callable, attends)):
         raise ValueError(f"attend must be one function or one for each of the {len(blocks)} "
-                         f"blocks, got {len(attends)}")
+                         f"blocks, got {len(attends) if attends is attend else repr(attend)}")
     for params, layer in zip(blocks, attends):
         x = encoder_block(x, params, layer, mask, **style)
     return x

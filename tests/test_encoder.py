@@ -84,6 +84,45 @@ def test_layer_norm_row_by_row(rng, scale, shift):
     np.testing.assert_allclose(encoder.layer_norm(x, a, b), want, rtol=1e-9, atol=1e-9)
 
 
+def test_tokens_outside_the_table_are_refused(lib):
+    table = lib.array(np.ones((5, 2)))
+    for tokens, found in (([0, -1], "-1 to 0"), ([0, 5], "0 to 5")):
+        with pytest.raises(ValueError, match=f"tokens must be from 0 to 4, got {found}"):
+            encoder.embedding(table, lib.xp.asarray(tokens, **lib.place))
+    with pytest.raises(TypeError, match="tokens must be an array of integers, got .*float"):
+        encoder.embedding(table, lib.array([0.0, 1.0]))
+    for tokens, found in ((np.array([True]), "bool"), ([0, 1], "list")):
+        with pytest.raises(TypeError, match=f"array of integers, got {found}"):
+            encoder.embedding(np.ones((5, 2)), tokens)
+
+
+@pytest.mark.parametrize("targets, weights, error, message", [
+    ([0, 3], [1, 1], ValueError, "targets must be from 0 to 2, got 0 to 3"),
+    ([0, -1], [1, 0], ValueError, "targets must be from 0 to 2"),
+    ([0.0, 1.0], [1, 1], TypeError, "targets must be an array of integers"),
+    ([0], [1, 1], ValueError, r"got \(2, 3\), \(1,\), \(2,\)"),
+    ([0, 1], [1], ValueError, r"got \(2, 3\), \(2,\), \(1,\)"),
+    ([0, 1], [0, 0], ValueError, "no weight is above zero")])
+def test_cross_entropy_refuses(targets, weights, error, message):
+    with pytest.raises(error, match=message):
+        encoder.cross_entropy(np.zeros((2, 3)), np.array(targets), np.array(weights, float))
+
+
+def test_boolean_weights_keep_float32(rng):
+    x, targets = rng.standard_normal((2, 3)).astype("float32"), np.array([2, 0])
+    f = lambda x, weights: encoder.cross_entropy(x, targets, weights)
+    some = np.array([True, False])
+    assert f(x, some).dtype == autograd.grad(f)(x, some).dtype == "float32"
+    np.testing.assert_allclose(f(x, some), f(x, some.astype("float32")), rtol=1e-7)
+
+
+def test_gelu_far_from_zero():
+    for dtype, far in (("float32", 1e20), ("float64", 1e200)):
+        x = np.array([-far, -12.0, -10.0, 10.0, 12.0, far], dtype)
+        np.testing.assert_array_equal(encoder.gelu(x), np.maximum(x, 0.0))
+        np.testing.assert_array_equal(autograd.elementwise_grad(encoder.gelu)(x), x > 0.0)
+
+
 def test_gelu_is_close_to_the_exact_one():
     x = np.linspace(-6, 6, 2001)
     gap = np.abs(encoder.gelu(x) - 0.5 * x * (1 + erf(x / np.sqrt(2)))).max()
@@ -241,6 +280,20 @@ def test_one_attention_for_each_block(rng):
     np.testing.assert_array_equal(got, want)
     with pytest.raises(ValueError, match="each of the 2 blocks, got 1"):
         encoder.encoder(x, blocks, [soft])
+    with pytest.raises(ValueError, match="each of the 2 blocks, got None"):
+        encoder.encoder(x, blocks, None)
+
+
+def test_a_mask_for_each_sequence_has_an_axis_of_heads(rng):
+    x, p = rng.standard_normal((5, 3, 6)), block64()["attend"]
+    masks = rng.random((5, 3, 3)) < 0.6
+    got = encoder.attend(x, x, p, masks[:, None], heads=2)
+    for one, mask, want in zip(x, masks, got):
+        np.testing.assert_allclose(encoder.attend(one, one, p, mask, heads=2), want, rtol=1e-12,
+                                   atol=1e-12)
+    for heads, message in ((1, "B, 1, N, M"), (2, "leading axes"), (4, "Q needs 2 axes")):
+        with pytest.raises(ValueError, match=message):
+            encoder.attend(x, x, p, masks, heads=heads)
 
 
 # models

@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, features
+from ksvd_ref import datasets, features, kernels
 from ksvd_ref.positions import absolute, offset_table, relative, sinusoids, turned
 from ksvd_ref.smoother import (attention, causal, linear_attention, memory, multi_head, strided,
                                weights, window)
@@ -50,8 +50,8 @@ ax.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# One width $h$ goes from copying (dotted) to the global mean (dashed); no output leaves the range
-# of the values.
+# One width $h$ goes from copying (dotted) towards the global mean (dashed); no output leaves the
+# range of the values.
 #
 # ## 2. The kernel on the content
 # Softmax attention is the exponential kernel, $\kappa = e^{\langle q, k \rangle / \sqrt d}$ (S.6).
@@ -75,6 +75,7 @@ moved = np.abs(A - R).sum(axis=-1).mean(axis=-1) / 2            # (6, 12)
 print(f"the key weights move {moved.min():.0%} to {moved.max():.0%} of a head's attention")
 assert 0.02 < moved.min() < 0.05 and 0.6 < moved.max() < 0.65
 assert moved.argmax() == 12 + 8 and of_keys[1, 8].argmin() == 0            # tokens[0] is [CLS]
+assert A[1, 8, :, 0].mean() < 0.25 and R[1, 8, :, 0].mean() > 0.8
 assert np.diag(A[0, 2], -1).mean() > 0.99                       # weight on the previous token
 fig, axes = plt.subplots(1, 3, figsize=(9.6, 3.8), sharey=True)
 for ax, (image, title) in zip(axes, ((A[0, 2], "exponential, layer 1, head 3"), (
@@ -110,6 +111,8 @@ assert close(weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0), 
 # %%
 X = rng.standard_normal((7, 4))
 G, A, T = np.exp(X @ X.T / 2), weights(X, X), np.exp(sinusoids(7, 4) @ sinusoids(7, 4).T)
+homogeneous = kernels.polynomial(X, X, coef0=0.0)
+assert min(map(smallest, (kernels.linear(X, X), homogeneous, kernels.rbf(X, X), G))) > -1e-12
 assert min(smallest(G), smallest(G * T), smallest(causal(7) * G)) > 0
 assert close(smallest(np.array([[1.0, 2.0], [2.0, 1.0]])), -1)
 assert close(smallest(np.exp(np.outer([1, -1], [-1, 1]))), 1 / np.e - np.e)      # -2.35
@@ -155,8 +158,9 @@ assert close(normalised(product) @ f @ W_v, published["XL, full"])
 
 # %% [markdown]
 # XL's position kernel knows $i - j$, Tsai's $i$ and $j$: let $W_T$ keep $\sin i$ alone, and
-# $\log\kappa(0, 1) = 0$, $\log\kappa(1, 2) = 0.765$. And no PSD kernel can prefer the previous
-# position to its own in every row by much: $\kappa(i, i-1)^2 \le \kappa(i, i)\,\kappa(i-1, i-1)$.
+# $\log\kappa(0, 1) = 0$, $\log\kappa(1, 2) = 0.765$. And a PSD kernel that prefers the previous
+# position to its own pays: $\kappa(i, i-1)^2 \le \kappa(i, i)\,\kappa(i-1, i-1)$, so a factor $e^m$
+# in each of $n$ rows takes $\kappa(0, 0) \ge e^{2mn} \kappa(n, n)$. Shift-invariant it cannot be.
 #
 # ## 5. The filter, and where order comes from
 # Filters are causal (S.24), causal with memory (S.25), a window (S.26), strided (S.27). Without
@@ -165,6 +169,9 @@ assert close(normalised(product) @ f @ W_v, published["XL, full"])
 # averages a set. With equal weights: $(a + b + c)/3$, after a second layer $(11a + 5b + 2c)/18$.
 # %%
 assert close(absolute(np.sin([[0.0], [1]]), np.sin([[1.0], [2]])), [[0, 0], [0.708, 0.765]], 1e-3)
+S = absolute([[4.0], [2], [1]], [[4.0], [2], [1]])              # log kappa of positions 4, 2, 1
+m = (np.diag(S, -1) - np.diag(S)[1:]).min()                     # of the previous over the own
+assert m == 1 and S[0, 0] - S[2, 2] >= 2 * m * 2
 layer = lambda f, mask=None: attention(f @ W_q, f @ W_k, f, mask=mask)
 once, twice = (lambda f: layer(f, causal(N))), (lambda f: layer(layer(f, causal(N)), causal(N)))
 order = [3, 1, 4, 0, 2, 5]                                      # the last stays the last
