@@ -131,8 +131,9 @@ for p in (4, 16, 64):
           f"{1e9 * solving[-1]:5.2f} ns, {solving[-1] / copying[-1]:.0f} times as much")
 assert all(solve > 1.5 * copy for solve, copy in zip(solving, copying))
 # %% [markdown]
-# Solving costs a few copies. If the way to the GPU is as many times slower than memory, moving eats
-# all that the GPU gains: features should be *made* there, or be moved once and used often. The
+# Solving costs a few copies; that the multiple does not grow with $p$ is the machine's doing, which
+# multiplies wide matrices faster. If the way to the GPU is as many times slower than memory, moving
+# eats all that the GPU gains: features should be *made* there, or be moved once and used often. The
 # table that `python tests/gpu_check.py` prints has both columns, with and without transfers.
 # %%
 table = HERE.parent / "tests" / "gpu_check.md"
