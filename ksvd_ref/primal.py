@@ -29,7 +29,7 @@ class Primal(NamedTuple):
 
 
 def solve(Phi, Psi, rank=None):
-    r"""Primal solution in O((N + M) p^2), exactly and without K (Eq. K.39).
+    r"""Primal solution in O((N + M) p min(N, M, p)), exactly and without K (Eq. K.39).
 
     .. math:: \Phi = Q_\varphi R_\varphi, \quad \Psi = Q_\psi R_\psi, \quad
               R_\varphi R_\psi^\top = U \Sigma V^\top, \qquad
@@ -290,8 +290,9 @@ def solve_factor(factor, rank=None):
 def _solve(Phi, Psi, s):
     """All min(N, M, p) components, s of them trusted, and |Phi| |Psi|."""
     k = min(Phi.shape[0], Psi.shape[0], Phi.shape[1])
-    for root in (_gram_root, _qr_root):
-        R_phi, R_psi = root(Phi, "Phi"), root(Psi, "Psi")
+    for root in (_gram_root, _qr_root):             # R = A serves where A has fewer rows than p
+        R_phi, R_psi = (as_matrix(A, name) if A.shape[0] < A.shape[1] else root(A, name)
+                        for A, name in ((Phi, "Phi"), (Psi, "Psi")))
         solution = _core(R_phi, R_psi, k)
         if solution[3] <= _gram_limit(Phi) * float(solution[1][s - 1]):
             break
@@ -412,7 +413,8 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
     Returns
     -------
     number
-        Of any sign: J is unbounded on both sides (V8).
+        Of any sign: J is unbounded above, and below too unless both Phi and Psi have rank p and
+        every lambda is at least 1 / sigma_p (V8).
 
     Raises
     ------
@@ -502,6 +504,7 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
     >>> stationarity(one, one, [4 / 7], Phi, Psi)                         # 1.355 / (2.356 + 1.414)
     np.float64(0.359)
     """
+    W_e, W_r, Lambda, Phi, Psi = _weights(W_e, W_r, Lambda, Phi, Psi)
     dW_e, dW_r = gradient(W_e, W_r, Lambda, Phi, Psi)
     xp = namespace(dW_e, dW_r)
 

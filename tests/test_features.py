@@ -146,6 +146,11 @@ def test_positive_random_overflow_is_refused(lib):
         features.positive_random(lib.array(x), lib.array(x), m=1, seed=0)
 
 
+def test_positive_random_refuses_what_is_undefined():
+    with pytest.raises(ValueError, match="a random feature overflows"):
+        features.positive_random([[1.7e308, 1.7e308]], [[0.0, 0.0]], m=8, seed=0)
+
+
 def test_data_dependent(lib, rng):
     """Phi (F^T F) Psi^T, for fewer and for more rows of F than features (K.9, V28)."""
     Phi, Psi = rng.standard_normal((5, 3)), rng.standard_normal((4, 3))

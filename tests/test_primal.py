@@ -160,6 +160,20 @@ def test_opposed_features(seed, condition):
     np.testing.assert_allclose(sigma, SIGMA, rtol=10 * loss * np.finfo(float).eps + 1e-14)
 
 
+def test_more_features_than_points(rng):
+    """R = A serves: nothing p x p is decomposed, which would take minutes here."""
+    Phi, Psi = rng.standard_normal((9, 3000)), rng.standard_normal((7, 3000))
+    K = Phi @ Psi.T
+    W_e, sigma, W_r = primal.solve(Phi, Psi)
+    np.testing.assert_allclose(sigma, np.linalg.svd(K, compute_uv=False), rtol=1e-12)
+    # E Lambda R^T = K: of the size of sigma_1 and known to a few of its roundings
+    np.testing.assert_allclose(Phi @ W_e / sigma @ (Psi @ W_r).T, K, rtol=0, atol=1e-12 * sigma[0])
+
+
+def test_stationarity_takes_lists():
+    assert primal.stationarity([[1.0]], [[2.0]], [0.5], [[2.0]], [[1.0]]) == 0.0   # K = 2
+
+
 @pytest.mark.parametrize("condition", [1e4, 1e6, 1e8, 3e9])
 def test_opposed_columns(condition):
     """Large and small columns, not mixed: QR works column by column and keeps every digit."""
