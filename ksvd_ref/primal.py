@@ -68,7 +68,7 @@ def solve(Phi, Psi, rank=None):
     R comes from the Gram matrix, R^T R = Phi^T Phi, where that is safe: with kappa = |Phi| |Psi| /
     sigma_s it loses kappa^2 of the precision, a QR decomposition only kappa. The limit is kappa =
     100 in float64 and 10 in float32, relative errors of about 1e-12 and 1e-5; above it R comes
-    from QR, for three to twelve times the cost.
+    from QR, for three to twelve times the cost and twice the memory of the larger side.
 
     autograd differentiates it, with the limits of dual.solve at repeated singular values.
 
