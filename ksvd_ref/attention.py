@@ -12,13 +12,12 @@ linear map of [E, R]. That J = 0 does not make W_e and W_r solutions of the KSVD
 """
 import math
 import warnings
-from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 from autograd.extend import defvjp, defvjp_argnums, primitive
 
-from .backend import as_array, as_matrix, check_finite, like, namespace, silent
+from .backend import as_array, as_matrix, check_finite, check_integer, like, namespace, silent
 
 
 class PrimalWeights(NamedTuple):
@@ -509,24 +508,13 @@ def even_rows(X, n, *, mask=None):
     array([[0.],
            [2.]])
     """
-    n = _positive(n, "n")
+    n = check_integer(n, "n", 1)
     X = _as_rows_of(X, "X", mask)
     xp = namespace(X, mask)
     mask, (N, d) = _as_mask(mask, X, 2), X.shape[-2:]
     X = as_array(X if mask is None else _visible(X, mask[..., None]), "X")
     F = _take_rows(xp.reshape(X, (-1, N, d)), _even_grid(X, n, mask))
     return xp.reshape(F, (*X.shape[:-2], n, d))
-
-
-def _positive(n, name):
-    """Python integer, 1 or more."""
-    try:
-        number = 0 if isinstance(n, bool) else index(n)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"{name} must be an integer, 1 or more, got {n!r}")
-    return number
 
 
 def _even_grid(X, n, mask):
@@ -602,7 +590,7 @@ def even_rows_vjp(g, N, *, mask=None):
            [0.],
            [2.]])
     """
-    g, N = _as_rows_of(g, "g", None), _positive(N, "N")
+    g, N = _as_rows_of(g, "g", None), check_integer(N, "N", 1)
     xp = namespace(g, mask)
     n, d = g.shape[-2:]
     shape = (*g.shape[:-2], N, d)
@@ -881,7 +869,7 @@ def paper_lambda(Lambda, N):
     >>> paper_lambda([[4.0]], 8)                    # sigma = 1/2
     array([[2.]])
     """
-    Lambda, N = as_array(Lambda, "Lambda"), _positive(N, "N")
+    Lambda, N = as_array(Lambda, "Lambda"), check_integer(N, "N", 1)
     with silent():
         return check_finite(Lambda ** 2 / float(N), "the square of Lambda")
 
@@ -985,7 +973,7 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     >>> weights.W_e.shape, np.sum(weights.W_e ** 2, axis=(1, 2))
     ((4, 10, 3), array([1., 1., 1., 1.]))
     """
-    heads, D, s, d_v = (_positive(n, name) for n, name in
+    heads, D, s, d_v = (check_integer(n, name, 1) for n, name in
                         zip((heads, D, s, d_v), ("heads", "D", "s", "d_v")))
     if dtype not in ("float64", "float32"):         # integers would all be 0
         raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")

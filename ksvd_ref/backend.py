@@ -298,26 +298,6 @@ def check_integer(value, name, least, most=None):
     return int(value)       # a NumPy int64 would turn float32 data into float64
 
 
-def check_degree(degree):
-    """Refuse a polynomial degree that is no integer ≥ 1.
-
-    Parameters
-    ----------
-    degree : int
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> check_degree(0)
-    Traceback (most recent call last):
-    ValueError: degree must be an integer, 1 or more, got 0
-    """
-    check_integer(degree, "degree", 1)
-
-
 def check_finite(x, what="the kernel matrix"):
     """The array `x`, or an error where it came out infinite or undefined.
 

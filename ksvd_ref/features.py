@@ -10,7 +10,7 @@ from math import factorial, prod
 
 import numpy as np
 
-from .backend import (as_matrix, as_pair, check_degree, check_finite, check_number, like,
+from .backend import (as_matrix, as_pair, check_finite, check_integer, check_number, like,
                       namespace, silent, unit_rows)
 from .linalg import numerical_rank, svd
 
@@ -136,13 +136,13 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     ((1, 6), array([[144.]]))
     """
     X, Z = as_pair(X, Z)
-    check_degree(degree)
+    degree = check_integer(degree, "degree", 1)
     xp = namespace(X, Z)
     weights = [check_number(gamma, "gamma")] * X.shape[1] + [check_number(coef0, "coef0")]
     used = range(X.shape[1] + (coef0 != 0))
     X, Z = ([*(A[:, f] for f in range(A.shape[1])), xp.ones_like(A[:, 0])] for A in (X, Z))
     Phi, Psi = [], []
-    for a in combinations_with_replacement(used, int(degree)):  # a = (0, 0, 2): x_0^2 x_2
+    for a in combinations_with_replacement(used, degree):  # a = (0, 0, 2): x_0^2 x_2
         ways = factorial(degree) // prod(factorial(a.count(f)) for f in set(a))
         weight = ways * prod(weights[f] for f in a)
         root = abs(weight) ** 0.5
@@ -191,9 +191,8 @@ def positive_random(Q, K, *, m, seed):
     """
     Q, K = as_pair(Q, K, ("Q", "K"))
     xp = namespace(Q, K)
-    if isinstance(m, bool) or not hasattr(m, "__index__") or m < 1:
-        raise ValueError(f"m must be an integer, 1 or more, got {m!r}")
-    draw = np.random.default_rng(seed).standard_normal((Q.shape[1], int(m)))
+    m = check_integer(m, "m", 1)
+    draw = np.random.default_rng(seed).standard_normal((Q.shape[1], m))
     W = xp.asarray(draw, **like(Q))
 
     def phi(X):

@@ -8,7 +8,7 @@ A filter multiplies the kernel. What it hides may hold anything, NaN included, a
 """
 from itertools import zip_longest
 
-from .backend import as_array, like, namespace
+from .backend import as_array, check_integer, like, namespace
 
 
 def causal(N, M=None):
@@ -70,9 +70,7 @@ def memory(N, length):
     array([[ True,  True, False],
            [ True,  True,  True]])
     """
-    if not hasattr(length, "__index__") or length < 0:
-        raise ValueError(f"length must be an integer, 0 or more, got {length!r}")
-    return causal(N, N + int(length))
+    return causal(N, N + check_integer(length, "length", 0))
 
 
 def window(N, width, *, M=None):
@@ -105,7 +103,7 @@ def window(N, width, *, M=None):
            [False,  True,  True]])
     """
     age = _age(N, M)
-    return (age >= 0) & (age < _size(width, "width"))
+    return (age >= 0) & (age < check_integer(width, "width", 1))
 
 
 def strided(N, stride, *, M=None):
@@ -138,22 +136,16 @@ def strided(N, stride, *, M=None):
     >>> strided(5, 2)[4, :]                             # itself, one back, then every second
     array([ True, False,  True,  True,  True])
     """
-    age, stride = _age(N, M), _size(stride, "stride")
+    age, stride = _age(N, M), check_integer(stride, "stride", 1)
     return (age >= 0) & ((age < stride) | (age % stride == 0))
 
 
 def _age(N, M):
     """How far key j lies behind query i, i + M - N - j."""
-    N = _size(N, "N")
-    M = N if M is None else _size(M, "M")
+    N = check_integer(N, "N", 1)
+    M = N if M is None else check_integer(M, "M", 1)
     xp = namespace()                                # no array is given: NumPy
     return xp.arange(M - N, M)[:, None] - xp.arange(M)[None, :]
-
-
-def _size(value, name):
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{name} must be an integer, 1 or more, got {value!r}")
-    return int(value)
 
 
 def as_mask(mask, X):

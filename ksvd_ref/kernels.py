@@ -14,7 +14,7 @@ import numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 
-from .backend import (as_matrix, as_pair, check_degree, check_finite, check_number, namespace,
+from .backend import (as_matrix, as_pair, check_finite, check_integer, check_number, namespace,
                       silent, unit_rows)
 
 
@@ -76,10 +76,10 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     array([[144.]])
     """
     X, Z = as_pair(X, Z)
-    check_degree(degree)
+    degree = check_integer(degree, "degree", 1)
     gamma, coef0 = check_number(gamma, "gamma"), check_number(coef0, "coef0")
     with silent():
-        return check_finite((gamma * (X @ Z.T) + coef0) ** int(degree))
+        return check_finite((gamma * (X @ Z.T) + coef0) ** degree)
 
 
 def rbf(X, Z, *, gamma=1.0):

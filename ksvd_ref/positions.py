@@ -13,7 +13,7 @@ N and M are aligned at the end, as in the filters: query i stands at position i 
 import autograd.numpy as anp
 from autograd.extend import defvjp, primitive
 
-from .backend import as_array, check_number, like, namespace, silent
+from .backend import as_array, check_integer, check_number, like, namespace, silent
 
 
 def sinusoids(N, d, *, first=0, beside=None):
@@ -49,7 +49,7 @@ def sinusoids(N, d, *, first=0, beside=None):
     array([[0.   , 1.   ],
            [0.841, 0.540]])
     """
-    N, d = _size(N, "N"), _size(d, "d")
+    N, d = check_integer(N, "N", 1), check_integer(d, "d", 1)
     if d % 2:
         raise ValueError(f"d must be an even integer, a sine and a cosine for each pair, got {d}")
     host = namespace()                              # NumPy's numbers serve every library
@@ -60,12 +60,6 @@ def sinusoids(N, d, *, first=0, beside=None):
         return t
     beside = as_array(beside, "beside", finite=False)   # integers would round every sine to 0
     return namespace(beside).asarray(t, **like(beside))
-
-
-def _size(value, name):
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{name} must be an integer, 1 or more, got {value!r}")
-    return int(value)
 
 
 def _frequencies(d):
@@ -256,7 +250,7 @@ def offset_table(table, N, M):
            [-1.]])
     """
     table = as_array(table, "table", ndim=2)
-    N, M = _size(N, "N"), _size(M, "M")
+    N, M = check_integer(N, "N", 1), check_integer(M, "M", 1)
     xp = namespace(table)
     L, even = divmod(table.shape[0], 2)
     if not even:

@@ -14,7 +14,7 @@ import warnings
 
 from autograd.tracer import getval
 
-from .backend import as_array, check_degree, check_finite, check_number, namespace, silent
+from .backend import as_array, check_finite, check_integer, check_number, namespace, silent
 from .filters import memory, strided, window  # noqa: F401  (causal too: smoother.causal, ...)
 from .filters import as_mask, causal, check_leading, check_pairs, taking_part, visible
 from .kernels import row_normalised_exp, squared_distances
@@ -174,9 +174,9 @@ def _log_rbf(Q, K, gamma=1.0):
 
 
 def _polynomial(Q, K, degree=2, gamma=1.0, coef0=1.0):
-    check_degree(degree)
+    degree = check_integer(degree, "degree", 1)
     gamma, coef0 = check_number(gamma, "gamma"), check_number(coef0, "coef0")
-    return (gamma * _inner(Q, K) + coef0) ** int(degree)
+    return (gamma * _inner(Q, K) + coef0) ** degree
 
 
 _KERNELS = {"exponential": _log_exponential, "rbf": _log_rbf, "linear": _inner,

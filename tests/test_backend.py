@@ -172,9 +172,9 @@ def test_check_number_without_a_limit():
 
 
 @pytest.mark.parametrize("degree", [0, -1, 1.0, 1.5, "2", None, True])
-def test_check_degree_refuses(degree):
+def test_check_integer_refuses(degree):
     with pytest.raises(ValueError, match="degree must be an integer, 1 or more, got"):
-        backend.check_degree(degree)
+        backend.check_integer(degree, "degree", 1)
 
 
 # --- rows of length 1
