@@ -299,10 +299,15 @@ def equation(function):
     return function
 
 
+def _size(*quantities):
+    """Largest Frobenius norm of matrices or numbers."""
+    xp = namespace(*quantities)
+    return max(float(xp.sqrt(xp.sum(A * A))) for A in quantities)
+
+
 def _relative(s, *quantities):
-    """Largest size of matrices or numbers that have the unit of K, relative to sigma_1."""
-    xp = namespace(s.K)
-    return max(float(xp.sqrt(xp.sum(A * A))) for A in quantities) / s.sigma_1
+    """Largest size of what has the unit of K, relative to sigma_1."""
+    return _size(*quantities) / s.sigma_1
 
 
 def _weighted(s, weight, *matrices):
@@ -334,7 +339,7 @@ def singular_value_decomposition(s):
     """
     xp = namespace(s.K)
     eye = xp.eye(s.sigma.shape[0], **like(s.K))
-    orthonormal = _relative(s, s.H_e.T @ s.H_e - eye, s.H_r.T @ s.H_r - eye) * s.sigma_1
+    orthonormal = _size(s.H_e.T @ s.H_e - eye, s.H_r.T @ s.H_r - eye)
     return max(coupled_eigenproblems(s), orthonormal, 0.0 if float(xp.min(s.sigma)) > 0.0 else 1.0)
 
 
