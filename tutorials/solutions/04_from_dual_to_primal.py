@@ -4,7 +4,7 @@
 # %%
 import numpy as np
 
-from ksvd_ref import dual, primal
+from ksvd_ref import dual, exercises, primal
 
 
 def pairs():
@@ -108,24 +108,19 @@ def check_4_3(function):
 # $10^{12}$ for $K$, $1.28\cdot10^8$ for $\Phi$ and $\Psi$. 3. That $H$ is $E\Lambda$ of these
 # very scores, and that $W_r = \Phi^\top H_e$ closes the circle: $H$ are singular vectors.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "4.1": (score_new_row,
+            lambda phi, H_r, Psi: H_r.T @ Psi,
+            lambda phi, H_r, Psi: Psi.T @ Psi @ phi,
+            lambda phi, H_r, Psi: -score_new_row(phi, H_r, Psi)),
+    "4.2": (turned_weights,
+            lambda W_e, W_r, T: (T @ W_e, T.T @ W_r),
+            lambda W_e, W_r, T: (W_e, W_r),
+            lambda W_e, W_r, T: turned_weights(W_r, W_e, T)),
+    "4.3": (generalised_inverse,
+            lambda A, Z: np.linalg.pinv(A),
+            lambda A, Z: Z,
+            lambda A, Z: np.linalg.pinv(A) + Z),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    for check, right, wrongs in (
-            (check_4_1, score_new_row, (lambda phi, H_r, Psi: H_r.T @ Psi,
-                                        lambda phi, H_r, Psi: Psi.T @ Psi @ phi,
-                                        lambda phi, H_r, Psi: -score_new_row(phi, H_r, Psi))),
-            (check_4_2, turned_weights, (lambda W_e, W_r, T: (T @ W_e, T.T @ W_r),
-                                         lambda W_e, W_r, T: (W_e, W_r),
-                                         lambda W_e, W_r, T: turned_weights(W_r, W_e, T))),
-            (check_4_3, generalised_inverse, (lambda A, Z: np.linalg.pinv(A), lambda A, Z: Z,
-                                              lambda A, Z: np.linalg.pinv(A) + Z))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())
