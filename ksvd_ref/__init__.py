@@ -12,6 +12,7 @@
     datasets  files     the bundled data; the reader's own
     plots               the figures; Matplotlib is loaded only when one is drawn
     exercises           the checks of the lessons, run on solutions and on a student's file
+    course    book      the lessons as notebooks, and as pages
 
 kernels and dual never see Phi and Psi, primal never sees K: that both agree is the subject.
 """
@@ -20,7 +21,8 @@ import importlib
 __version__ = "0.1.0"
 __all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "nystrom", "equations",
            "filters", "positions", "smoother", "attention", "encoder", "training", "datasets",
-           "files", "plots", "exercises"]
+           "files", "plots", "exercises",
+           "course", "book"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

@@ -87,7 +87,38 @@ def _parser():
     verify.add_argument("--json", action="store_true", help="print the result as JSON")
     commands.add_parser("equations", help="list the equations: tag, statement, function, source",
                         description="List the equations.").set_defaults(run=list_equations)
+    book = commands.add_parser("book", help="run the lessons and write them as a static site",
+                               description="Run the lessons and write them as a static site.")
+    book.add_argument("--out", metavar="DIR", type=Path, default=Path("book"),
+                      help="a new folder, or an earlier book (default: book)")
+    book.add_argument("--lesson", metavar="N", type=int, help="only this lesson")
+    book.set_defaults(run=write_book)
+    notebooks = commands.add_parser("notebooks", help="write the lessons as Jupyter notebooks",
+                                    description="Write the lessons as Jupyter notebooks.")
+    notebooks.add_argument("--out", metavar="DIR", type=Path, required=True,
+                           help="a folder without earlier notebooks")
+    notebooks.set_defaults(run=write_notebooks)
     return top
+
+
+def write_book(options):
+    """The lessons as a static site."""
+    from . import book, course
+    try:
+        print(f"start page: {book.build(options.out, options.lesson)}")
+    except course.LessonError as error:
+        print(f"ksvd-ref: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def write_notebooks(options):
+    """The lessons as notebooks."""
+    from . import course
+    written = course.notebooks(options.out)
+    print(f"{len(written)} notebooks written to {options.out}, with the files that they read; "
+          f"the first is {written[0].name}")
+    return 0
 
 
 def demo(options):

@@ -1,6 +1,9 @@
 """What every test shares: generator, array libraries, central differences, bad input, figures."""
 import os
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import matplotlib
 
@@ -13,6 +16,7 @@ import hypothesis                   # noqa: E402
 import numpy as np                  # noqa: E402
 import pytest                       # noqa: E402
 
+SITE = pytest.StashKey()
 hypothesis.settings.register_profile("ksvd_ref", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("ksvd_ref")
 
@@ -67,6 +71,30 @@ else:
 @pytest.fixture(params=LIBRARIES)
 def lib(request):
     return request.param()
+
+
+def pytest_collection_modifyitems(session, items):
+    """Running all lessons takes a minute: the site is built meanwhile, and tested last."""
+    needs = [item for item in items if "site" in item.fixturenames]
+    items[:] = [item for item in items if "site" not in item.fixturenames] + needs
+    if needs and not session.config.option.collectonly:
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        session.config.add_cleanup(folder.cleanup)
+        site = Path(folder.name) / "site"
+        build = subprocess.Popen(
+            [sys.executable, "-m", "ksvd_ref", "book", "--out", str(site)], cwd=folder.name,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        session.config.add_cleanup(build.kill)
+        session.config.stash[SITE] = site, build
+
+
+@pytest.fixture(scope="session")
+def site(request):
+    """Folder of the site that `ksvd-ref book` wrote."""
+    site, build = request.config.stash[SITE]
+    said = build.communicate(timeout=280)[0]            # below faulthandler_timeout
+    assert build.returncode == 0, said
+    return site
 
 
 @pytest.fixture

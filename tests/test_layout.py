@@ -16,8 +16,9 @@ ALLOWED = {             # module -> what it may import of ours
     "filters": {"backend"}, "positions": {"backend"},
     "smoother": {"backend", "filters", "kernels"},
     "attention": {"backend"}, "encoder": {"backend", "smoother", "attention"}, "training": set(),
-    "exercises": set(),
-    "__main__": {"backend", "kernels", "features", "equations", "datasets", "files", "plots"},
+    "exercises": set(), "course": set(), "book": {"course", "index"},
+    "__main__": {"backend", "kernels", "features", "equations", "datasets", "files", "plots",
+                 "course", "book"},
     "__init__": set(),
 }
 

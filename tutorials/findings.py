@@ -320,6 +320,7 @@ axes[1].legend(ncols=2, loc="lower center")
 plt.show()
 # %% [markdown]
 # *See:* left, no rise towards small $J^2$; right, all points in the band of the untrained layers.
+#
 # **What remains true.** The loss does what it is added for: $J$ stays small, at no cost in accuracy
 # for $\eta = 0.5$. But one equation cannot fix all weights, and one set of weights serves 370
 # kernels. (The untrained layers overlap by 0.91 or more: there was little to gain here, and

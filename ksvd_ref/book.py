@@ -1,0 +1,399 @@
+"""The lessons as a static site: prose, formulas, code, outputs and figures, without a script.
+
+markdown-it sets the prose, latex2mathml the formulas, Pygments the code; what was run is in course.
+No page asks the network for anything. No equation: the book shows those of the other modules.
+"""
+import ast
+import functools
+import html
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import course, index
+
+ROOT = course.TUTORIALS.parent
+SITE = "ksvd_ref: kernel SVD from the dual to the primal"
+TAG = re.compile(r"(?<![\w.])(?:[KS]\.\d+|[VD]\d+)(?![\w]|\.\d)")
+LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
+SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
+TYPOGRAPHY = (          # what TeX does and MathML does not: upright capitals, no space at / and ∂
+    ("<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)", r'<mi mathvariant="normal">\1'),
+    ("<mo>&#x0002F;", '<mo lspace="0" rspace="0">&#x0002F;'),
+    ("<mo>(&#x0220[27];)</mo>", r'<mi mathvariant="normal">\1</mi>'))
+ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+        "%3Ctext x='2' y='14' font-size='16' fill='%230072B2'%3E%CE%A3%3C/text%3E%3C/svg%3E")
+
+
+class Page(NamedTuple):
+    """A page of the site."""
+
+    name: str             # file name in the site
+    title: str            # of the browser's tab
+    body: str             # HTML between header and footer
+    figures: Any = ()     # (file name, SVG) of each
+
+
+def build(out, number=None):
+    """Run the lessons and write the site.
+
+    The pages are made before anything is written: a lesson that fails leaves `out` as it was.
+
+    Parameters
+    ----------
+    out : path
+        Folder: a new or empty one, or an earlier book, whose pages are replaced.
+    number : int, optional
+        Only this lesson, and the pages of reference.
+
+    Returns
+    -------
+    Path
+        The start page.
+
+    Raises
+    ------
+    ValueError
+        If `out` holds something else, or there is no such lesson.
+    course.LessonError
+        If a cell fails.
+    ImportError
+        Without the libraries of the extra `book`.
+    """
+    out, paths = Path(out), course.lessons(number)
+    mark = out / "index.html"
+    if out.exists() and (not out.is_dir() or any(out.iterdir()) and not (
+            mark.exists() and "ksvd_ref book" in mark.read_text(encoding="utf-8")[:2000])):
+        raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
+                         "holds something else")
+    setter = Setter()
+    with tempfile.TemporaryDirectory() as folder:
+        pages = [_lesson(setter, path.stem, _executed(path))
+                 for path in course.notebooks(Path(folder) / "book", paths)]
+    pages += [_equations(setter), _notation(setter), *_sources(setter)]
+    order = [name for name in _order() if (out / name).exists() or name in {p.name for p in pages}]
+    pages.append(_start(setter, order))
+    for folder in ("figures", "source"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    for page in pages:
+        (out / page.name).write_text(_document(page, order), encoding="utf-8")
+        for name, svg in page.figures:
+            (out / "figures" / name).write_text(svg, encoding="utf-8")
+    for path in (course.TUTORIALS / "site").iterdir():              # style, font and its licence
+        shutil.copy(path, out / path.name)
+    return mark
+
+
+class Setter:
+    """Sets prose, formulas and code in HTML, with links to equations and to sources.
+
+    Examples
+    --------
+    >>> "<msub><mi>W</mi><mi>e</mi></msub>" in Setter().prose("The weights $W_e$.")
+    True
+    """
+
+    def __init__(self):
+        try:
+            import latex2mathml.converter
+            import markdown_it
+            import mdit_py_plugins.anchors
+            import mdit_py_plugins.dollarmath
+            import pygments.formatters
+            import pygments.lexers
+        except ImportError as error:
+            raise ImportError(f"{error.name} expected, not found: pip install -e '.[book]'"
+                              ) from error
+        self._convert = latex2mathml.converter.convert
+        self._highlight = pygments.highlight
+        self._python, self._plain = pygments.lexers.PythonLexer(), pygments.lexers.TextLexer()
+        self._formatter = pygments.formatters.HtmlFormatter
+        self._markdown = markdown_it.MarkdownIt("commonmark").enable("table").use(
+            mdit_py_plugins.dollarmath.dollarmath_plugin, double_inline=True,
+            renderer=self.formula).use(
+            mdit_py_plugins.anchors.anchors_plugin, min_level=2, max_level=3)
+        self._markdown.renderer.rules.update(text=self._text, code_inline=self._code_inline)
+        self.entries = {entry.tag: entry for entry in index.entries()}
+
+    def prose(self, text):
+        """Markdown as HTML."""
+        made = self._markdown.render(text)
+        return made.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
+            "</table>", "</table></div>")
+
+    def formula(self, text, options):
+        """LaTeX as MathML; raises ValueError for a command that the converter does not know."""
+        block = options["display_mode"]
+        text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())  # latex2mathml reads \\K as \K
+        made = self._convert(text, display="block" if block else "inline")
+        if "\\" in made:
+            raise ValueError(f"a formula that latex2mathml knows expected, got {text}")
+        for pattern, set_as in TYPOGRAPHY:
+            made = re.sub(pattern, set_as, made)
+        made = made.replace("<math ", f'<math alttext="{html.escape(text)}" ', 1)
+        return f'<span class="formula" tabindex="0">{made}</span>' if block else made
+
+    def code(self, text, name=None):
+        """Python as HTML; names of functions of the package lead to their source.
+
+        With a name every line has an anchor, name-1 and so on.
+        """
+        made = self._highlight(text, self._python, self._formatter(linespans=name or ""))
+        if not name:
+            made = re.sub(r'<span class="n">(\w+)</span><span class="o">\.</span>'
+                          r'<span class="n">(\w+)</span>', self._code_link, made)
+        return made.replace("<pre>", '<pre tabindex="0">', 1)
+
+    def output(self, text):
+        return f'<pre class="output" tabindex="0">{html.escape(text.rstrip())}</pre>'
+
+    def tags(self, text):
+        """Escaped text in which tags lead to the index of equations, numbers to their lessons."""
+        text = LESSON.sub(lambda found: re.sub(
+            r"\d\d", lambda n: _lesson_link(n[0], n[0]), found[0]), html.escape(text))
+        return TAG.sub(lambda found: f'<a href="equations.html#{found[0]}">{found[0]}</a>'
+                       if found[0] in self.entries else found[0], text)
+
+    def _text(self, tokens, at, options, env):
+        inside = sum(t.nesting for t in tokens[:at] if t.type.startswith("link_"))
+        return html.escape(tokens[at].content) if inside else self.tags(tokens[at].content)
+
+    def _code_inline(self, tokens, at, options, env):
+        text = tokens[at].content
+        return f"<code>{_source_link(text.partition('(')[0], html.escape(text))}</code>"
+
+    def _code_link(self, found):
+        return _source_link(f"{found[1]}.{found[2]}", found[0])
+
+
+def _executed(path):
+    """A notebook with its outputs; says on stderr what it is doing."""
+    start, live = time.perf_counter(), sys.stderr.isatty()
+
+    def progress(n, of):
+        if live:
+            print(f"\r{path.stem}: cell {n} of {of} ", end="", file=sys.stderr, flush=True)
+
+    notebook = course.execute(path, progress)
+    print(f"{chr(13) * live}{path.stem}: {len(notebook.cells)} cells, "
+          f"{time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+    return notebook
+
+
+def _lesson(setter, stem, notebook):
+    """Prose, code, outputs and figures of one lesson, with its solutions folded."""
+    body, figures, solutions = [], [], _solutions(setter, stem)
+    for n, cell in enumerate(notebook.cells, 1):
+        if cell.cell_type == "markdown":
+            text, rest, questions = cell.source, "", "without code" in cell.source
+            if questions:
+                text, rest, after = cell.source.partition("\n*Where this is used")
+                rest += after
+            body.append(f'<div id="cell-{n}">{setter.prose(text)}')
+            if questions and "answers" in solutions:
+                body.append(_folded("Answers to the questions", solutions["answers"]))
+            body.append(f"{setter.prose(rest)}</div>")
+            continue
+        body.append(f'<div id="cell-{n}" class="cell">{setter.code(cell.source)}')
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                body.append(setter.output(output.text))
+            elif "image/svg+xml" in output.data:
+                if "title" not in cell.metadata:
+                    raise course.LessonError(f"{stem}, cell {n} draws a figure: a title expected "
+                                             "behind its # %%, the text of those who cannot see it")
+                figures.append((f"{stem.partition('_')[0]}-{len(figures) + 1}.svg",
+                                _clean(output.data["image/svg+xml"])))
+                body.append(_figure(*figures[-1], cell.metadata.title))
+        body.append("</div>")
+        for exercise in re.findall(r"NotImplementedError\(\"Exercise (\d+\.\d+)", cell.source):
+            if exercise in solutions:
+                body.append(_folded(f"Solution of E{exercise}", solutions[exercise]))
+    title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
+    number = stem[:2] if stem[:2].isdigit() else ""
+    above = f'<p class="number">Lesson {number}</p>' if number else ""
+    text = "".join(body)
+    return Page(f"{stem}.html", f"{number} {title}".strip(), above + _contents(text), figures)
+
+
+def _contents(body):
+    """The same with the list of its sections after the first cell, the frame."""
+    heads = re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body)
+    items = "".join(f'<li><a href="#{name}">{re.sub("</?a.*?>", "", text)}</a></li>'
+                    for name, text in heads)
+    nav = f'<nav class="contents" aria-label="Sections"><ul>{items}</ul></nav>'
+    return body.replace('<div id="cell-2"', f'{nav}<div id="cell-2"', 1)
+
+
+def _clean(svg):
+    return svg[svg.index("<svg"):]
+
+
+def _figure(name, svg, text):
+    width, height = (float(x) * 96 / 72 for x in re.search(
+        r'width="([\d.]+)pt" height="([\d.]+)pt"', svg + ' width="1pt" height="1pt"').groups())
+    return (f'<p class="figure wide" tabindex="0"><img src="figures/{name}" '
+            f'alt="{html.escape(text)}" width="{width:.0f}" height="{height:.0f}"></p>')
+
+
+def _folded(title, body):
+    return f"<details><summary>{title}</summary>{body}</details>"
+
+
+def _solutions(setter, stem):
+    """{exercise: HTML}, and the answers to the questions."""
+    path, found, last = course.TUTORIALS / "solutions" / f"{stem}.py", {}, None
+    for cell in course.read(path).cells if path.exists() else ():
+        if cell.cell_type == "markdown":
+            match = SOLUTION.match(cell.source)
+            last = match[1] if match else "answers" if "questions" in cell.source[:40] else None
+            text = setter.prose(cell.source)
+        else:
+            if last in (None, "answers"):
+                continue
+            solution, start, check = cell.source.partition("def check_")
+            text = setter.code(solution)
+            if start:
+                text += _folded("The check", setter.code(start + check))
+        if last:
+            found[last] = found.get(last, "") + text
+    return found
+
+
+def _equations(setter):
+    """The index of equations, each with its source, function, lesson and test."""
+    rows = []
+    for entry in setter.entries.values():
+        functions = "<br>".join(f"<code>{_source_link(name, name)}</code>"
+                                for name in entry.functions) or "—"
+        tests = "<br>".join(f"<code>{_source_link(name, name.partition('::')[2])}</code>"
+                            for name in entry.tests)
+        shown = "<br>".join(_lesson_link(number, f"{number}, cell {cell}", f"#cell-{cell}")
+                            for number, cell in entry.lessons)
+        rows.append(f'<tr id="{entry.tag}"><th scope="row">{entry.tag}</th>'
+                    f"<td>{html.escape(entry.statement)}</td><td>{html.escape(entry.source)}</td>"
+                    f"<td>{functions}</td><td>{shown}</td><td>{tests}</td></tr>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in
+                   ("tag", "statement", "source", "function", "lesson", "test"))
+    lead = "<h1>Equations</h1>" + setter.prose(
+        "K are the equations of the derivation, V the claims that follow from them, S and D those "
+        "of attention as a kernel smoother, EY is the theorem of Eckart and Young; the numbers are "
+        "ours. *Source* names a number of a paper only where it was read there. A dash: the "
+        "statement needs no function of its own, the test and the lesson show it.")
+    return Page("equations.html", "Equations",
+                f'{lead}<div class="wide" tabindex="0"><table class="index"><thead><tr>{head}'
+                f'</tr></thead><tbody>{"".join(rows)}</tbody></table></div>')
+
+
+def _readme(heading):
+    """The section of the README under a heading, in Markdown."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def _notation(setter):
+    return Page("notation.html", "Notation", "<h1>Notation</h1>" + setter.prose(_readme("Notation")))
+
+
+def _sources(setter):
+    """The modules and the tests, each line with an anchor."""
+    for path in (*sorted(course.PACKAGE.glob("*.py")), *sorted((ROOT / "tests").glob("test_*.py"))):
+        where = path.relative_to(ROOT).as_posix()
+        yield Page(f"source/{path.stem}.html", where, f"<h1><code>{where}</code></h1>"
+                   + setter.code(path.read_text(encoding="utf-8"), "L"))
+
+
+@functools.cache
+def _definitions():
+    """{"primal.solve": its page and line}; tests as "test_primal.py::test_solve"."""
+    found = {}
+    for path in (*course.PACKAGE.glob("*.py"), *(ROOT / "tests").glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                name = f"{path.name}::{node.name}" if path.stem.startswith("test_") \
+                    else f"{path.stem}.{node.name}"
+                found[name] = f"source/{path.stem}.html#L-{node.lineno}"
+    return found
+
+
+def _source_link(name, text):
+    """The text, as a link to where the function is defined if there is one."""
+    place = _definitions().get(name)
+    return f'<a href="{place}">{text}</a>' if place else text
+
+
+def _lesson_pages():
+    """{"04": its page}."""
+    return {path.stem[:2]: f"{path.stem}.html" for path in course.lessons()
+            if path.stem[:2].isdigit()}
+
+
+def _lesson_link(number, text, anchor=""):
+    """The text, as a link to the lesson if there is one of this number."""
+    page = _lesson_pages().get(number)
+    return f'<a href="{page}{anchor}">{text}</a>' if page else text
+
+
+def _order():
+    """Names of the pages that a reader turns, in order."""
+    return [f"{path.stem}.html" for path in course.lessons()] + ["equations.html", "notation.html"]
+
+
+def _start(setter, order):
+    """One picture and one sentence for each lesson."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) \| (\d+) \| (.*?) \| (.*?) \|$",
+                      text, re.M)
+    cards = []
+    for title, stem, minutes, needs, sentence in rows:
+        if f"{stem}.html" in order:
+            title = title[0].upper() + title[1:]
+            cards.append(
+                f'<li><img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
+                f'<h2><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h2>'
+                f"<p>{setter.tags(sentence)}</p><p class=small>{minutes} minutes; needs {needs}</p>")
+    lead = setter.prose(text.partition("\n![")[0].partition("\n")[2])
+    return Page("index.html", SITE, f"<h1>{SITE}</h1>{lead}<ol class=cards>{''.join(cards)}</ol>")
+
+
+def _document(page, order):
+    """A whole HTML page."""
+    up = "../" if "/" in page.name else ""
+    links = {"index.html": "Lessons", "findings.html": "Findings", "equations.html": "Equations",
+             "notation.html": "Notation"}
+    top = "".join(f'<li><a href="{up}{name}"{" aria-current=page" * (name == page.name)}>{text}</a>'
+                  for name, text in links.items() if name == "index.html" or name in order)
+    turn = ""
+    if page.name in order:
+        at = order.index(page.name)
+        turn = "".join(
+            f'<a rel="{rel}" href="{name}">{arrow.format(name.partition(".")[0].replace("_", " "))}'
+            "</a>" for rel, name, arrow in (
+                ("prev", order[at - 1] if at else "index.html", "← {}"),
+                ("next", order[at + 1] if at + 1 < len(order) else "", "{} →")) if name)
+        turn = f'<nav class="turn" aria-label="Previous and next page">{turn}</nav>'
+    title = page.title if page.title == SITE else f"{page.title} · ksvd_ref"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="ksvd_ref book">
+<title>{html.escape(title)}</title>
+<link rel="stylesheet" href="{up}book.css">
+<link rel="icon" href="{ICON}">
+</head>
+<body>
+<a class="skip" href="#main">Skip to the text</a>
+<header><nav aria-label="Book"><ul>{top}</ul></nav></header>
+<main id="main">
+{page.body}
+</main>
+<footer>{turn}</footer>
+</body>
+</html>
+"""

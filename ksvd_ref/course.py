@@ -1,0 +1,184 @@
+"""The lessons as notebooks: read and written by jupytext, executed by nbclient. From a clone.
+
+No equation: the course is about the other modules.
+"""
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+TUTORIALS = PACKAGE.parent / "tutorials"
+BESIDE = "ksvd.mplstyle", "vowels.py", "ablations.py", "solutions", "tables"    # what lessons read
+KERNEL = (                      # figures as SVG, in the size that the lesson gave them, undated
+    "--log-level=40", "--InlineBackend.figure_formats={'svg'}",
+    "--InlineBackend.print_figure_kwargs={'bbox_inches': None, 'metadata': {'Date': None}}")
+
+
+class LessonError(RuntimeError):
+    """A cell of a lesson failed."""
+
+
+def lessons(number=None):
+    """Paths of the lessons in order, the page of findings last.
+
+    Parameters
+    ----------
+    number : int, optional
+        Only this lesson.
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    ValueError
+        If the package is not in a clone, or has no such lesson.
+
+    Examples
+    --------
+    >>> [path.name for path in lessons(4)]
+    ['04_from_dual_to_primal.py']
+    """
+    found = sorted(TUTORIALS.glob("[0-9]*.py"))
+    if not found:
+        raise ValueError("a clone of the repository expected, found no tutorials/ beside the "
+                         "package: the lessons are not part of an installed copy")
+    if number is None:
+        return [*found, *sorted(TUTORIALS.glob("findings.py"))]
+    chosen = [path for path in found if int(path.name[:2]) == number]
+    if not chosen:
+        raise ValueError(f"a lesson from {int(found[0].name[:2])} to {int(found[-1].name[:2])} "
+                         f"expected, got {number}")
+    return chosen
+
+
+def read(path):
+    """A lesson as a notebook; its cells are numbered from 1, `cell-1` and so on.
+
+    Parameters
+    ----------
+    path : Path
+        Script in the percent format.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+
+    Raises
+    ------
+    ImportError
+        Without jupytext.
+
+    Examples
+    --------
+    >>> read(lessons(4)[0]).cells[0].source.splitlines()[0]
+    '# From dual to primal: weights in place of kernel evaluations'
+    """
+    try:
+        import jupytext
+    except ImportError as error:
+        raise ImportError("jupytext expected, not found: pip install -e '.[book]'") from error
+    notebook = jupytext.read(path, fmt="py:percent")
+    notebook.metadata = {"kernelspec": {"name": "python3", "language": "python",
+                                        "display_name": "Python 3"},
+                         "language_info": {"name": "python"}}
+    for n, cell in enumerate(notebook.cells, 1):
+        cell.id = f"cell-{n}"
+        cell.metadata = {key: cell.metadata[key] for key in ("title",) if key in cell.metadata}
+    notebook.nbformat_minor = max(notebook.nbformat_minor, 5)       # the first that has cell ids
+    return notebook
+
+
+def notebooks(out, paths=None):
+    """Write lessons as notebooks, with the files that they read beside them.
+
+    Parameters
+    ----------
+    out : path
+        Folder; made if it does not exist.
+    paths : list of Path, optional
+        Lessons; all of them unless told.
+
+    Returns
+    -------
+    list of Path
+        The notebooks, in order.
+
+    Raises
+    ------
+    ValueError
+        If a file of the same name is there: it may hold somebody's work.
+    ImportError
+        Without jupytext.
+    """
+    import nbformat
+    out, paths = Path(out), paths or lessons()
+    targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
+    for target in (*targets, *(out / name for name in BESIDE)):
+        if target.exists():
+            raise ValueError(f"an empty folder expected, {target} is already there and may hold "
+                             "somebody's work: choose another folder")
+    read_all = {target: read(path) for target, path in targets.items()}
+    out.mkdir(parents=True, exist_ok=True)
+    for name in BESIDE:
+        if (TUTORIALS / name).is_dir():
+            shutil.copytree(TUTORIALS / name, out / name,
+                            ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(TUTORIALS / name, out / name)
+    for target, notebook in read_all.items():
+        nbformat.write(notebook, target)
+    return list(targets)
+
+
+def execute(path, progress=None):
+    """Run a notebook from top to bottom in a kernel of its own.
+
+    Parameters
+    ----------
+    path : Path
+        Notebook; its folder is the working directory.
+    progress : callable, optional
+        Called with the number of each cell, from 1, and how many there are.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        With outputs.
+
+    Raises
+    ------
+    LessonError
+        If a cell fails: names the lesson, the cell, its first line and the error.
+    ImportError
+        Without nbclient or ipykernel.
+    """
+    try:
+        import ipykernel                                            # noqa: F401
+        import nbclient
+        import nbformat
+    except ImportError as error:
+        raise ImportError(f"{error.name} expected, not found: pip install -e '.[book]'") from error
+    notebook = nbformat.read(path, as_version=4)
+    step = (lambda cell, cell_index: progress(cell_index + 1, len(notebook.cells))) \
+        if progress else None
+    with tempfile.TemporaryDirectory() as empty:
+        # this Python's kernel, and no start-up files of the reader's IPython
+        env = {**os.environ, "IPYTHONDIR": empty, "JUPYTER_PREFER_ENV_PATH": "1"}
+        env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
+        client = nbclient.NotebookClient(
+            notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),
+            resources={"metadata": {"path": str(path.parent)}}, on_cell_start=step)
+        try:
+            client.execute(env=env, cwd=str(path.parent))
+        except nbclient.exceptions.CellExecutionError as error:
+            n, cell = next((n, cell) for n, cell in enumerate(notebook.cells, 1)
+                           if any(output.output_type == "error" for output in
+                                  cell.get("outputs", ())))
+            raise LessonError(f"{path.stem}, cell {n} ({cell.source.splitlines()[0]!r}): "
+                              f"{error.ename}: {error.evalue}") from error
+        except nbclient.exceptions.DeadKernelError as error:
+            raise LessonError(f"{path.stem}: its kernel died") from error
+    return notebook

@@ -1,0 +1,103 @@
+"""The lessons as notebooks. That each of them runs from a clean folder is what test_book sees."""
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from ksvd_ref import course
+from ksvd_ref.__main__ import main
+
+
+@pytest.fixture
+def lesson(tmp_path, monkeypatch):
+    """A small course of one lesson, made of the given cells; returns its path."""
+    def make(*cells):
+        folder = tmp_path / "tutorials"
+        folder.mkdir()
+        for name in course.BESIDE:
+            (folder / name).write_text("# beside")
+        path = folder / "01_small.py"
+        path.write_text("# %% [markdown]\n# # Small\n" + "".join(f"# %%\n{c}\n" for c in cells))
+        monkeypatch.setattr(course, "TUTORIALS", folder)
+        return path
+    return make
+
+
+def test_notebooks_are_the_lessons(tmp_path, capsys):
+    assert main(["notebooks", "--out", str(tmp_path / "new")]) == 0
+    assert "13 notebooks written" in capsys.readouterr().out
+    for path in course.lessons():
+        target = tmp_path / "new" / f"{path.stem}.ipynb"
+        notebook = nbformat.read(target, as_version=4)
+        nbformat.validate(notebook)
+        lines = path.read_text(encoding="utf-8").split("\n")
+        assert len(notebook.cells) == sum(line.startswith("# %%") for line in lines)
+        code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+        want = [line for line in lines if line and not line.startswith("#")]
+        assert [x for x in code.split("\n") if x and not x.startswith("#")] == want
+        assert not any(cell.get("outputs") for cell in notebook.cells)
+        assert json.loads(target.read_text("utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
+    for name in course.BESIDE:
+        assert (tmp_path / "new" / name).exists()
+
+
+def test_nothing_is_overwritten(tmp_path, lesson, capsys):
+    lesson("x = 1")
+    out = tmp_path / "new"
+    assert main(["notebooks", "--out", str(out)]) == 0
+    mine = out / "01_small.ipynb"
+    mine.write_text("my answers")
+    assert main(["notebooks", "--out", str(out)]) == 2
+    assert "01_small.ipynb is already there" in capsys.readouterr().err
+    assert mine.read_text() == "my answers"
+
+
+@pytest.mark.parametrize("number, message", [(0, "from 1 to 12"), (13, "from 1 to 12")])
+def test_no_such_lesson(number, message):
+    with pytest.raises(ValueError, match=message):
+        course.lessons(number)
+
+
+def test_only_from_a_clone(tmp_path, monkeypatch):
+    monkeypatch.setattr(course, "TUTORIALS", tmp_path)
+    with pytest.raises(ValueError, match="a clone of the repository expected"):
+        course.lessons()
+
+
+def test_outputs_and_progress(tmp_path, lesson):
+    """A kernel of its own, in the folder of the notebook, where its files are; figures are SVG."""
+    lesson("print(open('ksvd.mplstyle').read())",
+           "import matplotlib.pyplot as plt\nplt.figure(figsize=(7, 2))\nplt.plot([1, 2])\nplt.show()")
+    path, = course.notebooks(tmp_path / "new")
+    seen = []
+    notebook = course.execute(path, lambda n, of: seen.append((n, of)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert notebook.cells[1].outputs[0].text == "# beside\n"
+    svg = notebook.cells[2].outputs[0].data["image/svg+xml"]
+    assert 'width="504pt" height="144pt"' in svg and "<dc:date>" not in svg     # 7 in are 504 pt
+
+
+def test_a_failing_cell_is_named(tmp_path, lesson):
+    lesson("x = 1", "assert x == 2, 'x is one'")
+    path, = course.notebooks(tmp_path / "new")
+    with pytest.raises(course.LessonError, match=r"01_small, cell 3 .*AssertionError: x is one"):
+        course.execute(path)
+
+
+def test_a_kernel_that_dies_is_named(tmp_path, lesson):
+    lesson("import os; os._exit(1)")
+    path, = course.notebooks(tmp_path / "new")
+    with pytest.raises(course.LessonError, match="01_small"):
+        course.execute(path)
+
+
+@pytest.mark.parametrize("missing", ["jupytext", "nbclient", "ipykernel", "latex2mathml"])
+def test_a_missing_library_is_named(missing, tmp_path):
+    code = f"import sys; sys.modules[{missing!r}] = None\n" \
+        f"from ksvd_ref.__main__ import main\nsys.exit(main(['book', '--out', {str(tmp_path)!r}]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert missing in done.stderr and "pip install -e '.[book]'" in done.stderr
+    assert done.stderr.count("\n") == 1
