@@ -11,6 +11,7 @@
     encoder   training  the small Transformer of the lessons, and the loop that trains it
     datasets  files     the bundled data; the reader's own
     plots               the figures; Matplotlib is loaded only when one is drawn
+    index               the equations: what each says, whence, its code, lesson and test
     exercises           the checks of the lessons, run on solutions and on a student's file
     course    book      the lessons as notebooks, and as pages
 
@@ -21,8 +22,7 @@ import importlib
 __version__ = "0.1.0"
 __all__ = ["backend", "linalg", "kernels", "dual", "features", "primal", "nystrom", "equations",
            "filters", "positions", "smoother", "attention", "encoder", "training", "datasets",
-           "files", "plots", "exercises",
-           "course", "book"]
+           "files", "plots", "index", "exercises", "course", "book"]
 
 
 def __getattr__(name):      # modules load when they are first named: --help needs no NumPy

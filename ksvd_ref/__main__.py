@@ -37,8 +37,9 @@ def main(argv=None):
 
     Examples
     --------
-    >>> main(["equations"])                                     # doctest: +ELLIPSIS
-    K.7   K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 ... Lanczos 1958, ...
+    >>> main(["equations", "K.12"])                             # doctest: +ELLIPSIS
+    K.12  Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ
+          derived; Chen et al. 2023 · primal.from_dual, equations.weights_cross ...
     0
     """
     for stream in (sys.stdout, sys.stderr):
@@ -85,8 +86,13 @@ def _parser():
     verify.add_argument("--plot", metavar="OUT", type=Path,
                         help="draw the matrix, its spectrum and both embeddings (.png, .pdf, .svg)")
     verify.add_argument("--json", action="store_true", help="print the result as JSON")
-    commands.add_parser("equations", help="list the equations: tag, statement, function, source",
-                        description="List the equations.").set_defaults(run=list_equations)
+    listing = commands.add_parser(
+        "equations", help="list the equations: statement, source, function, lesson, test",
+        description="List the equations: tag, statement, source, functions, lessons, tests.")
+    listing.set_defaults(run=list_equations)
+    listing.add_argument("tags", metavar="TAG", nargs="*", help="only these, such as K.12 V5")
+    listing.add_argument("--into", metavar="FILE", type=Path,
+                         help="write the table between its two markers in FILE, a README.md")
     book = commands.add_parser("book", help="run the lessons and write them as a static site",
                                description="Run the lessons and write them as a static site.")
     book.add_argument("--out", metavar="DIR", type=Path, default=Path("book"),
@@ -291,12 +297,19 @@ def report(s):
 
 
 def list_equations(options):
-    """Tag, statement, function and source of every equation."""
-    from . import equations
-    rows = [(*equations.describe(function), function.__name__) for function in equations.EQUATIONS]
-    width = max(len(statement) for _, statement, *_ in rows)
-    for tag, statement, source, name in rows:
-        print(f"{tag:5s} {statement:{width}s}  equations.{name}  [{source}]")
+    """The index of the equations, or some entries of it."""
+    from . import index
+    found = {entry.tag: entry for entry in index.entries()}
+    unknown = [tag for tag in options.tags if tag not in found]
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all")
+    if options.into:
+        options.into.write_text(index.renewed(options.into.read_text("utf-8")), "utf-8")
+        return 0
+    chosen = [found[tag] for tag in options.tags or found]
+    print("\n".join(map(index.text, chosen)))
+    if not index.cells():
+        print("\nLessons, tests, and what only they say, are beside the package in a clone.")
     return 0
 
 

@@ -38,7 +38,7 @@ class Scores(NamedTuple):
 
 
 def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, causal=False):
-    r"""Primal-Attention of several heads and sequences (Eq. K.24).
+    r"""Primal-Attention of several heads and sequences, oᵢ = [eᵢ; rᵢ] Wₒ + bₒ (Eq. K.24).
 
     .. math:: o_i = W_o^\top [e_i; r_i] + b_o, \qquad
               e_i = W_{e|X}^\top \varphi(q_i), \quad r_i = W_{r|X}^\top \varphi(k_i), \qquad
@@ -46,6 +46,8 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
 
     The layer of Chen et al., NeurIPS 2023. Without F the weights are data-independent, W_{e|X} =
     W_e.
+
+    Source: Chen et al. 2023.
 
     Parameters
     ----------
@@ -89,8 +91,8 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
 
     Notes
     -----
-    K.26 also divides both scores by the root of the row sums of the estimated kernel. That is left
-    out: it does not give softmax but another kernel (V19).
+    Chen et al. discuss dividing both scores by the root of the row sums of an estimated kernel.
+    That is left out: it does not give softmax but another kernel (V19).
 
     autograd uses the derivative of `primal_attention_vjp`: first derivatives only. A query or key
     of zeros has no direction; there the derivative is that of the identity map.
@@ -125,6 +127,8 @@ def primal_attention_vjp(g_output, g_scores, scores, Q, K, weights, *, F=None, f
     equation is that of the cosine map, whose rows are never formed: each product of the forward
     pass has two here, and the rest is of the size of the scores. A derivative too large for the
     precision comes out infinite, with NumPy's warning.
+
+    No equation: the derivative of K.24.
 
     Parameters
     ----------
@@ -391,12 +395,14 @@ def _over_batch(A, axes):
 
 
 def running_mean(X, *, mask=None):
-    r"""Means of the steps up to each one, in O(N) (Eq. K.30).
+    r"""Means of the steps up to each one, (x₁ + … + xᵢ)/i, in O(N) (Eq. K.30).
 
     .. math:: \bar x_i = \frac1i \sum_{j \le i} x_j
 
     The causal form of Primal-Attention replaces queries and keys by it. For the cosine map the sum
     would do (V40).
+
+    Source: code of Chen et al. 2023.
 
     Parameters
     ----------
@@ -478,6 +484,8 @@ def even_rows(X, n, *, mask=None):
     repeat. The grid is that of the published code (Chen et al., NeurIPS 2023, from truncated
     floating-point steps there): a fixed one, to which the random-projection argument for sampled
     rows does not apply. That code takes padded steps too.
+
+    Source: code of Chen et al. 2023.
 
     Parameters
     ----------
@@ -564,6 +572,8 @@ defvjp(_put_rows, lambda answer, g, grid, N: lambda h: _take_rows(h, grid))
 def even_rows_vjp(g, N, *, mask=None):
     """Gradient through `even_rows`: each row of g goes back to its place among N.
 
+    No equation: the derivative of K.29.
+
     Parameters
     ----------
     g : (..., n, d) array
@@ -600,7 +610,7 @@ def even_rows_vjp(g, N, *, mask=None):
 
 
 def paper_loss(scores, weights, *, mask=None):
-    r"""Objective J of the paper, for each sequence and head (Eq. K.28).
+    r"""Objective J of each sequence and head, ½ Σ eᵀΛe + ½ Σ rᵀΛr − tr WₑᵀWᵣ (Eq. K.28).
 
     .. math:: J = \tfrac12 \sum_i e_i^\top \Lambda e_i + \tfrac12 \sum_j r_j^\top \Lambda r_j
               - \operatorname{tr}(W_e^\top W_r)
@@ -608,6 +618,8 @@ def paper_loss(scores, weights, *, mask=None):
     J of primal.objective, at the features Phi F^T. The trace is that of the stored weights, not of
     F^T W_e, or F would drop out of the stationary kernel (V29). The penalty of the paper is the
     square of the mean over the heads, ``mean_of_squares(mean(J, axis=-1))`` (K.27).
+
+    Source: Chen et al. 2023.
 
     Parameters
     ----------
@@ -641,7 +653,7 @@ def paper_loss(scores, weights, *, mask=None):
 
 
 def published_loss(scores, weights, *, mask=None):
-    r"""Objective of the published code, for each sequence, not yet squared (Eq. K.31).
+    r"""Objective of the published code, ½ mean ‖Λe‖² + ½ mean ‖Λr‖² − tr WₑᵀWᵣ (Eq. K.31).
 
     .. math:: J_b = \tfrac12 \operatorname*{mean}_{h, i} \|\Lambda_h e_{hi}\|^2
               + \tfrac12 \operatorname*{mean}_{h, i} \|\Lambda_h r_{hi}\|^2
@@ -652,6 +664,8 @@ def published_loss(scores, weights, *, mask=None):
     heads are averaged here already, as K.27 does later: their signs may cancel (V7). With
     ``paper_lambda`` it is an average of J: published_loss with Lambda = mean over the heads of
     paper_loss with Lambda^2 / N.
+
+    Source: code of Chen et al. 2023.
 
     Parameters
     ----------
@@ -731,6 +745,8 @@ def published_loss_vjp(g, scores, weights, *, mask=None):
               \bar\lambda_{hl} = \tfrac{\lambda_{hl}}{HN} (\|e_{hl}\|^2 + \|r_{hl}\|^2)
 
     times g, and the same with e and r exchanged.
+
+    No equation: the derivative of K.31.
 
     Parameters
     ----------
@@ -844,10 +860,12 @@ for _traced, _vjp in ((_paper, _paper_vjp), (_published, _published_vjp)):
 
 
 def paper_lambda(Lambda, N):
-    r"""Lambda of the paper that the published code's stands for: :math:`\Lambda^2 / N`.
+    r"""Λ of the paper that the published code's stands for, Λ²/N (claim V39).
 
     With it both losses agree (see `published_loss`), so sigma = 1 / Lambda of K.28 is read off as
     N / Lambda^2, not as 1 / Lambda (V35, V39).
+
+    Source: derived.
 
     Parameters
     ----------
@@ -875,12 +893,14 @@ def paper_lambda(Lambda, N):
 
 
 def mean_of_squares(J):
-    r"""Penalty of the sequences each for itself (Eq. K.27), as in the paper.
+    r"""Penalty of the sequences each for itself, mean(J²) (Eq. K.27), as in the paper.
 
     .. math:: \operatorname{mean}_b J_b^2
 
     Times eta, and added up over the layers, it is what the loss of the task is increased by. The
     published code does this for time series, reinforcement learning and text.
+
+    Source: Chen et al. 2023.
 
     Parameters
     ----------
@@ -908,12 +928,14 @@ def mean_of_squares(J):
 
 
 def square_of_mean(J):
-    r"""Penalty of the batch as a whole, in which sequences may cancel.
+    r"""Penalty of the batch as a whole, in which parts cancel: mean(J)² ≤ mean(J²) (claim V7).
 
     .. math:: (\operatorname{mean}_b J_b)^2 \le \operatorname{mean}_b J_b^2
 
     Differs from the paper (K.27): what the published code does for the Long-Range Arena and for
     images.
+
+    Source: derived; code of Chen et al. 2023.
 
     Parameters
     ----------
@@ -947,6 +969,8 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     orthogonal to the other heads. Differs from what "orthogonal" suggests: the columns *within* a
     head are not orthonormal, W_h^T W_h is only near I / s. Lambda is uniform in (0, 1), with no
     constraint to stay positive. W_o and b_o are uniform within 1 / sqrt(2s).
+
+    No equation: where training starts is no part of the derivation.
 
     Parameters
     ----------

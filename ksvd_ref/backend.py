@@ -3,6 +3,8 @@
 A public function begins with ``xp = namespace(<every array argument>)`` and then writes ``xp.exp``,
 ``xp.linalg.svd``, ... in the subset that all three libraries (and the array API standard) share.
 This module decides which library that is, and refuses bad input.
+
+No equation: it says where arrays live and what is refused.
 """
 import sys
 

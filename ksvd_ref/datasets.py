@@ -2,6 +2,8 @@
 
 Every function reads one small file of the package, downloads nothing, and returns a named tuple.
 Counts come as float64, ready for a decomposition.
+
+No equation: data.
 """
 import gzip
 from pathlib import Path

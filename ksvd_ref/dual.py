@@ -305,8 +305,9 @@ def e_scores(K_new, dual):
 
     .. math:: e(x) = \sum_j h_{r,j}\, \kappa(x, z_j), \qquad E = K H_r
 
-    The training rows themselves have E = H_e Sigma (K.21). Source: Chen et al., NeurIPS 2023,
-    Remark 3.3.
+    The training rows themselves have E = H_e Sigma (K.21).
+
+    Source: Chen et al. 2023, Remark 3.3.
 
     Parameters
     ----------
@@ -344,8 +345,9 @@ def r_scores(K_new, dual):
 
     .. math:: r(z) = \sum_i h_{e,i}\, \kappa(x_i, z), \qquad R = K^\top H_e
 
-    The training columns themselves have R = H_r Sigma (K.21). Source: Chen et al., NeurIPS 2023,
-    Remark 3.3.
+    The training columns themselves have R = H_r Sigma (K.21).
+
+    Source: Chen et al. 2023, Remark 3.3.
 
     Parameters
     ----------

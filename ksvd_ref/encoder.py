@@ -15,6 +15,8 @@ other layer of the same form replaces it, in all blocks or in one.
 Most of autograd's time at this size is bookkeeping, some 20 microseconds an operation, so what is
 made of many small operations (softmax, layer norm, GELU, look-up, loss) is one primitive with its
 own derivative.
+
+No equation: the standard Transformer around the smoother, not part of the derivation.
 """
 from math import pi, sqrt
 

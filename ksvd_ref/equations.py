@@ -15,6 +15,8 @@ both halves meet take the dual vectors turned within that freedom, and no furthe
 
 K.n are the tags of the equations, Vn those of the claims that are identities, EY is Eckart-Young.
 V5 and V7 are counter-examples and V9 is a count: lesson 05 has them.
+
+No equation: beside the residuals it solves, lists and judges.
 """
 import re
 from typing import Any, NamedTuple
@@ -335,7 +337,8 @@ def singular_value_decomposition(s):
     """K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 (Eq. K.7).
 
     Both halves orthonormal: a normalisation that we add, not a consequence of stationarity.
-    Source: Lanczos 1958, as the shifted eigenvalue problem.
+    Lanczos has it as the shifted eigenvalue problem.
+    Source: Lanczos 1958.
     """
     xp = namespace(s.K)
     eye = xp.eye(s.sigma.shape[0], **like(s.K))
@@ -347,8 +350,8 @@ def singular_value_decomposition(s):
 def objective_in_matrix_form(s):
     """J = ½ Σᵢ eᵢᵀΛeᵢ + ½ Σⱼ rⱼᵀΛrⱼ − tr WₑᵀWᵣ, with E = ΦWₑ, R = ΨWᵣ (Eq. K.10).
 
-    The sums over the dual scores against primal.objective.
-    Source: Chen et al. 2023, as sums; the matrix form is derived.
+    The sums of the paper over the dual scores against primal.objective.
+    Source: derived; Chen et al. 2023.
     """
     xp = namespace(s.E, s.R)
     e_i, r_j = (xp.sum(scores * s.Lambda * scores, axis=1) for scores in (s.E, s.R))
@@ -361,7 +364,7 @@ def lagrangian(s):
     """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 (Eq. K.11).
 
     At the solution the constraints vanish, and J with them.
-    Source: derived, the Lagrangian of the problem of Chen et al. 2023.
+    Source: derived; Chen et al. 2023.
     """
     xp = namespace(s.E, s.R)
     J = 0.5 * xp.sum(s.E ** 2 * s.Lambda) + 0.5 * xp.sum(s.R ** 2 * s.Lambda) \
@@ -376,7 +379,7 @@ def weights_cross(s):
     """Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ (Eq. K.12).
 
     The sides cross: differentiating the Lagrangian in W_e fixes W_r.
-    Source: Chen et al. 2023.
+    Source: derived; Chen et al. 2023.
     """
     H_e, H_r = s.turned
     return _weighted(s, s.delta, s.W_e - s.Psi.T @ H_r, s.W_r - s.Phi.T @ H_e)
@@ -386,7 +389,7 @@ def weights_cross(s):
 def dual_variables_are_weighted_scores(s):
     """Λ eᵢ = hₑᵢ,  Λ rⱼ = hᵣⱼ (Eq. K.13).
 
-    Source: Chen et al. 2023.
+    Source: derived; Chen et al. 2023.
     """
     return _weighted(s, s.sigma / s.sigma_1, s.E * s.Lambda - s.H_e, s.R * s.Lambda - s.H_r)
 
@@ -396,7 +399,7 @@ def constraints(s):
     """E = Φ Wₑ,  R = Ψ Wᵣ (Eq. K.14).
 
     Primal = dual: the left sides come from K alone, the right sides never saw it.
-    Source: Chen et al. 2023.
+    Source: derived; Chen et al. 2023.
     """
     H_e, H_r = s.turned
     return _weighted(s, s.delta / s.sigma, s.K @ H_r - s.Phi @ s.W_e, s.K.T @ H_e - s.Psi @ s.W_r)
@@ -503,7 +506,8 @@ def compatible_maps(s):
     """Φ Ψᵀ = K C K = K for the compatible maps of K, C = K⁺ (Eq. K.33).
 
     Rows and columns of the bare matrix, as it was given, are feature vectors already.
-    Source: derived; the compatibility matrix is of Suykens 2016.
+    C is the compatibility matrix of Suykens.
+    Source: derived; Suykens 2016.
     """
     Phi, Psi = s.compatible
     return _relative(s, Phi @ Psi.T - s.given)
@@ -513,7 +517,8 @@ def compatible_maps(s):
 def kernel_pca(s):
     """ΦΦᵀα = α/γ,  α = γ Φ w,  γ = 1/σ, when Ψ = Φ (Eq. K.34).
 
-    Source: derived, kernel PCA as a least-squares support vector machine.
+    Kernel PCA as a least-squares support vector machine.
+    Source: derived.
     """
     xp = namespace(s.Phi)
     w, sigma, _ = s.pca
@@ -527,7 +532,7 @@ def coupled_covariance_eigenproblem(s):
     """ΦᵀΦ/N w_ψ = λ w_φ,  ΨᵀΨ/M w_φ = λ w_ψ,  λ = σ/√(NM) (Eq. K.35).
 
     w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M.
-    Source: derived; the problem is of Tao et al. 2024.
+    Source: derived; Tao et al. 2024.
     """
     N, M = s.K.shape
     w_phi, w_psi = s.Phi.T @ s.H_e / N ** 0.5, s.Psi.T @ s.H_r / M ** 0.5
@@ -576,7 +581,8 @@ def euler(s):
     """J = ½ ⟨W, ∇J⟩ for any W and Λ (claim V2).
 
     So J = 0 wherever the gradient vanishes.
-    Source: derived, Euler's identity for a quadratic form.
+    Euler's identity for a quadratic form.
+    Source: derived.
     """
     xp = namespace(s.W_e, s.W_r)
     W_e, W_r, Lambda = s.probe
@@ -642,7 +648,8 @@ def bounded_variational_form(s):
     """tr HₑᵀKHᵣ = Σ_l σ_l (claim V10).
 
     The maximum of tr AᵀKB over orthonormal A and B: a variational form that is bounded.
-    Source: derived; von Neumann's trace inequality.
+    By von Neumann's trace inequality.
+    Source: derived.
     """
     xp = namespace(s.K)
     top, n = xp.sum(s.spectrum[:s.sigma.shape[0]]), s.sigma.shape[0]
@@ -704,7 +711,7 @@ def normalisation_of_the_weights(s):
 def reconstruction_from_scores(s):
     """E Λ Rᵀ = Hₑ Σ Hᵣᵀ, which is K at full rank (claim V15).
 
-    Source: derived; at full rank Chen et al. 2023.
+    Source: derived; Chen et al. 2023.
     """
     rebuilt = s.E * s.Lambda @ s.R.T
     full = [rebuilt - s.K] if s.sigma.shape[0] == s.rank else []

@@ -103,7 +103,7 @@ def cosine(Q, K):
 
 
 def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
-    r"""Feature maps of the polynomial kernel: all monomials of one degree in (x, 1).
+    r"""Feature maps of the polynomial kernel (Eq. S.8): all monomials of one degree in (x, 1).
 
     .. math:: (\gamma \langle x, z \rangle + c_0)^n = \sum_{|a| = n} \binom{n}{a}\,
               (\gamma x, c_0)^a\, (z, 1)^a
@@ -158,9 +158,10 @@ def positive_random(Q, K, *, m, seed):
               (e^{w_1^\top x}, \dots, e^{w_m^\top x}), \qquad w_i \sim N(0, I)
 
     Their product estimates exp(<q, k>), without bias; the factor 1/sqrt(m) is needed for that
-    (V21) and is missing where only a row-normalised kernel is wanted (K.26). For scores divided by
-    sqrt(d), pass Q / d^(1/4) and K / d^(1/4). Source: the estimator of Performer (Choromanski et
-    al., ICLR 2021).
+    (V21) and is missing where only a row-normalised kernel is wanted. For scores divided by
+    sqrt(d), pass Q / d^(1/4) and K / d^(1/4). The estimator of Performer.
+
+    Source: derived; Choromanski et al. 2021.
 
     Parameters
     ----------
@@ -205,13 +206,15 @@ def positive_random(Q, K, *, m, seed):
 
 
 def data_dependent(Phi, Psi, F):
-    r"""Feature maps under the data-dependent transform F = f(X) (Eq. K.9).
+    r"""Feature maps under the data-dependent transform F = f(X), K = Φ FᵀF Ψᵀ (Eq. K.9).
 
     .. math:: \Phi F^\top, \; \Psi F^\top, \qquad K = \Phi (F^\top F) \Psi^\top
 
     A change of metric: the kernel of Primal-Attention with data-dependent weights (Chen et al.,
     NeurIPS 2023). Its rank is at most the number of columns of Phi, however many rows
     F has (V28).
+
+    Source: derived.
 
     Parameters
     ----------

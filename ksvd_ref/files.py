@@ -1,4 +1,7 @@
-"""The reader's own numbers: arrays from .npy, .npz, .csv, .tsv and .txt files, for the command."""
+"""The reader's own numbers: arrays from .npy, .npz, .csv, .tsv and .txt files, for the command.
+
+No equation: it reads files.
+"""
 import csv
 from pathlib import Path
 from typing import Any, NamedTuple

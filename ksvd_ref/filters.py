@@ -5,6 +5,8 @@ age       (N, M)         i + M - N - j: both ends aligned, so the last query see
 
 A filter multiplies the kernel. What it hides may hold anything, NaN included, and gets no gradient:
 0 * NaN is NaN, so hidden entries are replaced, not multiplied.
+
+No equation: beside S.24 to S.27 it applies and checks masks.
 """
 from itertools import zip_longest
 
@@ -17,6 +19,8 @@ def causal(N, M=None):
     .. math:: j \le i + M - N
 
     The last query sees every key. For N > M the first N - M queries see nothing.
+
+    Source: Tsai et al. 2019.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ def memory(N, length):
 
     Transformer-XL (Dai et al., ACL 2019). The same as ``causal(N, N + length)``.
 
+    Source: Tsai et al. 2019; Dai et al. 2019.
+
     Parameters
     ----------
     N : int
@@ -77,6 +83,8 @@ def window(N, width, *, M=None):
     r"""Causal filter of the last `width` keys (Eq. S.26).
 
     .. math:: 0 \le i + M - N - j < \mathrm{width}
+
+    Source: derived.
 
     Parameters
     ----------
@@ -113,6 +121,8 @@ def strided(N, stride, *, M=None):
 
     One head for each part is the other reading: ``window(N, l)`` is the local part, and the column
     part is ``strided(N, l) & ~window(N, l) | window(N, 1)``.
+
+    Source: Child et al. 2019, by name.
 
     Parameters
     ----------

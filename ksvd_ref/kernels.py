@@ -19,9 +19,11 @@ from .backend import (as_matrix, as_pair, check_finite, check_integer, check_num
 
 
 def linear(X, Z):
-    r"""Linear kernel (Eq. S.7), the scores Q K^T of attention.
+    r"""Linear kernel, ⟨x, z⟩ (Eq. S.7), the scores Q K^T of attention.
 
     .. math:: \kappa(x, z) = \langle x, z \rangle
+
+    Source: Tsai et al. 2019, by name.
 
     Parameters
     ----------
@@ -49,9 +51,11 @@ def linear(X, Z):
 
 
 def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
-    r"""Polynomial kernel (Eq. S.8 for coef0 = 0, the homogeneous one of Tsai et al. by name).
+    r"""Polynomial kernel, (γ⟨x, z⟩ + c)^degree (Eq. S.8 for c = coef0 = 0, the homogeneous one).
 
     .. math:: \kappa(x, z) = (\gamma \langle x, z \rangle + c_0)^{\mathrm{degree}}
+
+    Source: Tsai et al. 2019, by name.
 
     Parameters
     ----------
@@ -83,9 +87,11 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
 
 
 def rbf(X, Z, *, gamma=1.0):
-    r"""Gaussian kernel (Eq. S.9 for gamma = 1/sqrt(d)).
+    r"""Gaussian kernel, e^{−γ‖x − z‖²} (Eq. S.9 for γ = 1/√d).
 
     .. math:: \kappa(x, z) = \exp(-\gamma \|x - z\|^2)
+
+    Source: Tsai et al. 2019, by name.
 
     Parameters
     ----------
@@ -115,9 +121,11 @@ def rbf(X, Z, *, gamma=1.0):
 
 
 def exponential(X, Z, *, scale=None):
-    r"""Exponential kernel (Eq. S.6), what softmax attention normalises row by row.
+    r"""Exponential kernel, e^{⟨x, z⟩/√d} (Eq. S.6), what softmax attention normalises row by row.
 
     .. math:: \kappa(x, z) = \exp(\langle x, z \rangle / \mathrm{scale})
+
+    Source: Tsai et al. 2019.
 
     Parameters
     ----------
@@ -151,9 +159,11 @@ def exponential(X, Z, *, scale=None):
 
 
 def cosine(X, Z):
-    r"""Cosine kernel (Eq. K.25), the one Primal-Attention uses.
+    r"""Cosine kernel, ⟨x, z⟩/(‖x‖‖z‖) (Eq. K.25), the one Primal-Attention uses.
 
     .. math:: \kappa(x, z) = \langle x, z \rangle / (\|x\| \|z\|)
+
+    Source: Chen et al. 2023.
 
     Parameters
     ----------
@@ -180,10 +190,12 @@ def cosine(X, Z):
 
 
 def softmax(X, Z, *, scale=None):
-    r"""Row-normalised exponential kernel (Eq. K.3), the attention matrix of queries X and keys Z.
+    r"""Row-normalised exponential kernel (Eq. K.3): the attention matrix of queries X and keys Z.
 
     .. math:: \kappa(x_i, z_j) = \exp(\langle x_i, z_j \rangle / \mathrm{scale}) \big/
               \textstyle\sum_l \exp(\langle x_i, z_l \rangle / \mathrm{scale})
+
+    Source: Chen et al. 2023.
 
     Parameters
     ----------
@@ -217,6 +229,8 @@ def sne(X, Z, *, gamma=1.0):
 
     .. math:: \kappa(x_i, z_j) = \exp(-\gamma \|x_i - z_j\|^2) \big/
               \textstyle\sum_l \exp(-\gamma \|x_i - z_l\|^2)
+
+    No equation: an example, as any function of two points would be.
 
     Parameters
     ----------
@@ -252,6 +266,8 @@ def gram(kernel, X, Z):
 
     Both triangles are evaluated: kappa(x, z) need not equal kappa(z, x). Differentiable if the
     function is.
+
+    No equation: any kernel there is.
 
     Parameters
     ----------
@@ -301,6 +317,8 @@ def center(K):
     Rows lose the mean of psi over the columns and columns the mean of phi over the rows: two
     means, so K may be rectangular. Afterwards sum e^2 over the rows is N times a variance, not
     only a second moment.
+
+    Source: derived.
 
     Parameters
     ----------
@@ -398,6 +416,8 @@ def center_columns(K_new, K):
 def row_normalised_exp(logits):
     """Softmax over the last axis, exp(l) / sum exp(l), with the largest logit taken out.
 
+    No equation: the normalisation in K.3 and S.3.
+
     Parameters
     ----------
     logits : (..., N, M) array
@@ -428,6 +448,8 @@ defvjp(_row_normalised_exp, lambda A, logits: lambda g: A * (
 
 def squared_distances(X, Z):
     r"""Matrix of \|x_i - z_j\|^2, exact also for points that are close together and far from 0.
+
+    No equation: the exponent of S.9.
 
     Parameters
     ----------

@@ -2,6 +2,8 @@
 
 A library's own ``svd`` and ``eigh`` do the work. Added here are derivatives that stay right where
 values repeat (autograd divides by their difference), the rank rule, and the sign convention.
+
+No equation: below K.6 it holds what floating point needs, ties, rank and sign.
 """
 import autograd.numpy as anp
 import numpy as np
@@ -13,9 +15,11 @@ TIE = 10.0      # values equal on paper come out up to a few roundings apart, no
 
 
 def svd(K):
-    r"""Thin singular value decomposition (Eq. K.6), differentiable also where a sigma repeats.
+    r"""Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ.
 
     .. math:: K = U \Sigma V^\top
+
+    Source: textbook.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from .linalg import check_rank, numerical_rank, signs, svd
 
 
 def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
-    r"""Approximate singular vectors of K from landmarks (Eq. K.37).
+    r"""Approximate singular vectors of K from landmarks, √(n/N) K_rows Ṽ Σ̃⁻¹ for H_e (Eq. K.37).
 
     .. math:: K_{nm} = \tilde U \tilde\Sigma \tilde V^\top, \qquad
               \sigma = \tilde\sigma \sqrt{\tfrac{NM}{nm}}, \qquad
@@ -26,6 +26,8 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     A singular vector of the n x m corner is continued to all rows as K h_r = sigma h_e continues
     it. The scale takes the landmarks for a fair sample: mean squares over them and over all rows
     agree.
+
+    Source: derived.
 
     Parameters
     ----------
@@ -130,6 +132,8 @@ def approximate(K_rows, K_landmarks, K_cols):
 
     .. math:: \hat K = K_{N,m}\, K_{nm}^+\, K_{n,M}
 
+    Source: derived.
+
     Parameters
     ----------
     K_rows : (N, m) array
@@ -160,6 +164,8 @@ def approximate(K_rows, K_landmarks, K_cols):
 
 def landmarks(N, n, *, seed):
     """Indices of n landmarks out of N, drawn without repetition, ascending.
+
+    No equation: a draw of indices.
 
     Parameters
     ----------

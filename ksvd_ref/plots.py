@@ -2,6 +2,8 @@
 
 Every function draws into Matplotlib axes that it is given; `overview` makes its own figure. Arrays
 are NumPy arrays (backend.to_device first). Matplotlib is imported only when `overview` is called.
+
+No equation: figures.
 """
 import numpy as np
 

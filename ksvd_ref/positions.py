@@ -22,7 +22,9 @@ def sinusoids(N, d, *, first=0, beside=None):
     .. math:: t_i = (\sin \omega_p i, \cos \omega_p i)_{p < d/2}, \qquad
               \omega_p = 10000^{-2p/d}
 
-    Vaswani et al., 2017. The pairs stand side by side.
+    The pairs stand side by side.
+
+    Source: Vaswani et al. 2017.
 
     Parameters
     ----------
@@ -72,9 +74,11 @@ def absolute(t_q, t_k, *, scale=None):
     .. math:: \log \kappa_T(t_i, t_j) = \langle t_i W_{T,q}, t_j W_{T,k} \rangle / \sqrt{d}
 
     With the same map on both sides, and on both sides of the content, this is the product of
-    symmetric kernels of Tsai et al., 2019 (equation 9); with two maps it is the untied control
+    symmetric kernels of Tsai et al.; with two maps it is the untied control
     (S.19). It equals one exponential kernel on the concatenation [content, position], at the scale
     sqrt(d) of one half, not sqrt(2d) (claim D15).
+
+    Source: Tsai et al. 2019, equation (9).
 
     Parameters
     ----------
@@ -128,6 +132,8 @@ def relative(Q, R, *, scale=None):
     2018) has R = `offset_table`. The full Transformer-XL (S.16) is Q + u for the content and Q + v
     here.
 
+    Source: derived; Dai et al. 2019.
+
     Parameters
     ----------
     Q : (..., N, d) array
@@ -166,6 +172,8 @@ def rel_shift(raw):
     Dai et al., 2019, have this trick with M columns, the offsets M-1 to 0: what lies above the
     diagonal is then garbage, which only a mask makes harmless. With N - 1 columns more there is no
     garbage.
+
+    No equation: the order of columns in memory (D23).
 
     Parameters
     ----------
@@ -224,6 +232,8 @@ def offset_table(table, N, M):
 
     .. math:: R_r = a_{\mathrm{clip}(r, -L, L)}
 
+    Source: Tsai et al. 2019; Shaw et al. 2018.
+
     Parameters
     ----------
     table : (2L + 1, d) array
@@ -271,6 +281,8 @@ def turned(C, *, first=0):
 
     So Transformer-XL's product of a content and an offset kernel is one exponential kernel, of
     queries [q, psi] and keys [k, t].
+
+    Source: Tsai et al. 2019; Dai et al. 2019.
 
     Parameters
     ----------

@@ -621,7 +621,7 @@ def e_scores(Phi_new, primal):
 
     .. math:: e(x) = W_e^\top \varphi(x), \qquad E = \Phi W_e
 
-    Source: Chen et al., NeurIPS 2023, Remark 3.3.
+    Source: Chen et al. 2023, Remark 3.3.
 
     Parameters
     ----------
@@ -654,7 +654,7 @@ def r_scores(Psi_new, primal):
 
     .. math:: r(z) = W_r^\top \psi(z), \qquad R = \Psi W_r
 
-    Source: Chen et al., NeurIPS 2023, Remark 3.3.
+    Source: Chen et al. 2023, Remark 3.3.
 
     Parameters
     ----------

@@ -22,12 +22,14 @@ from .kernels import row_normalised_exp, squared_distances
 
 def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guard=0.0,
               **parameters):
-    r"""Kernel smoother of the values (Eq. S.2), which softmax attention is one case of.
+    r"""Kernel smoother of the values, Σⱼ κ(q, kⱼ) vⱼ / Σⱼ κ(q, kⱼ) (Eq. S.2); softmax is one case.
 
     .. math:: o_i = \sum_{j \in M(i)} \frac{\kappa(q_i, k_j)}
                     {\sum_{l \in M(i)} \kappa(q_i, k_l)} \, v_j, \qquad O = A V
 
-    Nadaraya-Watson regression with responses v_j (Tsai et al., EMNLP 2019, Definition 1).
+    Nadaraya-Watson regression with responses v_j.
+
+    Source: Tsai et al. 2019, Definition 1.
 
     Parameters
     ----------
@@ -63,10 +65,12 @@ def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guar
 
 
 def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0, **parameters):
-    r"""Attention matrix, the normalised and filtered kernel (Eq. S.3).
+    r"""Attention matrix A = D̂⁻¹(B∘G), the normalised and filtered kernel (Eq. S.3).
 
     .. math:: A = \hat D^{-1} (B \circ G), \qquad \hat D = \mathrm{diag}(Z), \quad
               Z_i = \textstyle\sum_j B_{ij} G_{ij}
+
+    Source: derived.
 
     Parameters
     ----------
@@ -234,7 +238,7 @@ def _normaliser(Z, noise, mask, name, cure):
 
 
 def linear_attention(Q, K, V, *, mask=None):
-    r"""Smoother with finite positive features, in O(N) (Eq. S.31).
+    r"""Smoother with finite positive features, κ(q, k) = φ(q)φ(k)ᵀ, in O(N) (Eq. S.31).
 
     .. math:: o_i = \frac{\phi(q_i) S_i}{\phi(q_i) z_i}, \qquad
               S_i = S_{i-1} + \phi(k_i)^\top v_i, \quad z_i = z_{i-1} + \phi(k_i)^\top, \qquad
@@ -242,6 +246,8 @@ def linear_attention(Q, K, V, *, mask=None):
 
     Equal to ``attention(phi(Q), phi(K), V, kernel="linear")``. The linear kernel of positive
     features is a smoother (Katharopoulos et al., ICML 2020), that of signed ones is not.
+
+    Source: derived; Katharopoulos et al. 2020.
 
     Parameters
     ----------
@@ -321,6 +327,8 @@ def _elu_plus_one(X, axes):
 def multi_head(Q, K, V, *, heads, smoother=attention, **parameters):
     """The smoother in `heads` blocks of columns side by side (Vaswani et al., 2017).
 
+    No equation: S.2 once for each head.
+
     Parameters
     ----------
     Q, K : (..., N, heads d) and (..., M, heads d) array
@@ -356,6 +364,8 @@ def multi_head(Q, K, V, *, heads, smoother=attention, **parameters):
 def split_heads(X, heads, name="X"):
     """(..., N, heads d) to (..., heads, N, d).
 
+    No equation: a change of shape.
+
     Parameters
     ----------
     X : (..., N, heads d) array
@@ -390,6 +400,8 @@ def split_heads(X, heads, name="X"):
 
 def merge_heads(X, heads=None):
     """(..., heads, N, d) to (..., N, heads d), the inverse of `split_heads`.
+
+    No equation: a change of shape.
 
     Parameters
     ----------

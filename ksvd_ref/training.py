@@ -5,6 +5,8 @@ batch      anything                          what one step looks at
 loss       function (params, batch) -> number
 
 Nothing here knows the models, and nothing is resumed: a run is short, and its seed repeats it.
+
+No equation: the loop that trains, and its baseline.
 """
 import os
 import subprocess

@@ -58,7 +58,10 @@ def test_same_sigma_and_rank(problem):
 
 @given(problems(), SEED)
 def test_same_scores_on_training_and_new_points(problem, seed):
-    """E = Phi W_e = K H_r and R = Psi W_r = K^T H_e, as products that no rotation changes."""
+    """K.14, K.20. E = Phi W_e = K H_r, R = Psi W_r = K^T H_e, as products that no rotation changes.
+
+    V26. Scores at new points agree by both routes.
+    """
     Phi, Psi = problem
     K, (s, sigma) = Phi @ Psi.T, kept(*problem)
     assume(s > 0 and np.all(sigma[s:] < 1e-9 * sigma[0]))           # no cut through a crowd
@@ -98,7 +101,11 @@ def test_same_vectors_and_signs(lib, rng, N, M, p):
     (kernels.polynomial, features.polynomial, {"degree": 2, "gamma": 0.5, "coef0": -1.0}),
     (kernels.polynomial, features.polynomial, {"degree": 3, "coef0": 0.0})])
 def test_a_kernel_and_its_maps(rng, kernel, maps, parameters):
-    """Everything from the kernel function on one side, from its feature maps on the other."""
+    """K.5. A kernel of two arguments, κ(x, z) = ⟨φ(x), ψ(z)⟩: two maps, two spaces. Source: Chen et
+    al. 2023.
+
+    Everything from the kernel function on one side, from its feature maps on the other.
+    """
     X, Z = rng.standard_normal((30, 3)), rng.standard_normal((20, 3))
     D = dual.solve(kernel(X, Z, **parameters))
     P = primal.solve(*maps(X, Z, **parameters))
@@ -114,7 +121,7 @@ def test_a_kernel_and_its_maps(rng, kernel, maps, parameters):
 
 @given(matrices())
 def test_any_matrix_has_a_primal(A):
-    """Through the compatible maps (K.33): the same sigma, and E, R of the matrix itself."""
+    """K.33. Through the compatible maps: the same sigma, and E, R of the matrix itself."""
     D, P = dual.solve(A), primal.solve(*features.compatible(A))
     close(P.sigma, D.sigma, D.sigma[0], 1e-10)
     Phi, Psi = features.compatible(A)
@@ -124,7 +131,7 @@ def test_any_matrix_has_a_primal(A):
 
 @given(problems(), SEED)
 def test_maps_are_not_unique(problem, seed):
-    """(Phi T, Psi T^-T): other weights, the same K, so the same sigma and scores (V24)."""
+    """V24. Feature maps are not unique: (ΦT, ΨT⁻ᵀ) gives the same K, H, E, R and other W."""
     Phi, Psi = problem
     s, sigma = kept(Phi, Psi)
     p = Phi.shape[1]
@@ -202,6 +209,7 @@ def test_permuting_rows_and_columns(K, seed):
 
 @given(matrices())
 def test_transposing_exchanges_the_sides(K):
+    """V17. Every route gives (H_r, sigma, H_e) for K^T."""
     assert_same([(H_r, s, H_e) for H_e, s, H_r in solve_all(K)], solve_all(K.T), K)
 
 
@@ -229,7 +237,7 @@ def test_zero_rows_and_columns_add_nothing(K):
 
 @given(matrices())
 def test_the_sign_is_joint_and_the_same_everywhere(K):
-    """Columns, not products: one sign rule for three algorithms."""
+    """V12. Columns, not products: one sign rule for three algorithms."""
     sigma = np.linalg.svd(K)[1]
     gap = np.min(-np.diff(sigma, append=0.0)) / sigma[0]
     assume(gap > 1e-3)                              # well apart: the columns are determined

@@ -59,7 +59,7 @@ def feature(z, kind):
 
 
 def by_definition(Q, K, weights, F=None, features="cosine", mask=None, causal=False):
-    """K.24 to K.26 and K.30, one sequence, head and token at a time."""
+    """K.24, K.25 and K.30, one sequence, head and token at a time."""
     mask = np.ones((B, N), bool) if mask is None else np.broadcast_to(mask, (B, N))
     E, R = np.zeros((B, H, N, S)), np.zeros((B, H, N, S))
     output = np.zeros((B, H, N, D_OUT))
@@ -95,7 +95,7 @@ def moved(lib, options):
 
 @SETTING
 def test_layer(lib, setting):
-    """(K.24) against loops; sums of at most 6 products of order 1, exponentials up to e^4."""
+    """K.24, K.25. Against loops; sums of at most 6 products of order 1, exponentials up to e^4."""
     options, D = SETTINGS[setting]
     (Q, K), weights = queries_and_keys(), some_weights(D)
     output, (E, R) = primal_attention(lib.array(Q), lib.array(K),
@@ -121,7 +121,10 @@ def test_any_number_of_batch_axes():
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "F"])
 def test_canonical_attention_with_dual_values(name):
-    """(V27, V28) With the KSVD solution as weights, e_i = sum_j K_ij h_rj = (H_e Sigma)_i."""
+    """V27. Any W_e has dual values (Ψ⁺)ᵀW_e, trained or not; attention with values H_r gives H_eΣ.
+
+    K.21, V28. With the KSVD solution as weights, e_i = sum_j K_ij h_rj = (H_e Sigma)_i.
+    """
     rng = np.random.default_rng(4)
     Q, K = rng.standard_normal((12, 4)), rng.standard_normal((12, 4))
     options = {"features": "cosine" if name == "cosine" else "identity"}
@@ -239,7 +242,7 @@ def test_sequence_of_padding_alone():
 @pytest.mark.parametrize("kind", ["cosine", "identity", "random"])
 @pytest.mark.parametrize("now", [1, 63, 64, 100, 149])
 def test_future_changes_nothing(kind, now):
-    """Bit for bit, over the blocks of 64 steps of the running sum."""
+    """K.30, V40. Bit for bit, over the blocks of 64 steps of the running sum."""
     rng = np.random.default_rng(7)
     Q, K = rng.standard_normal((2, 2, 3, 150, 4))
     weights = some_weights(D=6 if kind == "random" else 4)
@@ -261,7 +264,7 @@ def test_causal_needs_data_independent_weights():
 
 @pytest.mark.parametrize("N", [1, 2, 63, 64, 65, 128, 150])
 def test_running_mean(lib, N):
-    """(K.30) against the mean of each beginning; a thousand roundings."""
+    """K.30. Against the mean of each beginning; a thousand roundings."""
     X = np.random.default_rng(N).standard_normal((2, N, 3))
     want = np.array([[np.mean(x[:i + 1], axis=0) for i in range(N)] for x in X])
     np.testing.assert_allclose(lib.host(running_mean(lib.array(X))), want, atol=lib.tol)
@@ -283,7 +286,11 @@ def test_running_mean_vjp(N, padded):
 
 
 def test_running_mean_or_sum():
-    """(V40) The cosine map does not see the difference, the identity does."""
+    """V40. Dividing a running sum before normalising has no effect; the past does not see the
+    future.
+
+    The cosine map does not see the difference, the identity does.
+    """
     (Q, K), weights = queries_and_keys(), some_weights()
     sums = np.cumsum(Q, axis=-2), np.cumsum(K, axis=-2)
     for kind, same in (("cosine", True), ("identity", False)):
@@ -296,7 +303,7 @@ def test_running_mean_or_sum():
 
 @pytest.mark.parametrize("N", [1, 2, 7, 26, 64, 197, 300])
 def test_grid_of_even_rows(N):
-    """(K.29) The published grid: truncated steps of equal length, computed exactly here."""
+    """K.29. The published grid: truncated steps of equal length, computed exactly here."""
     X = np.arange(float(N))[:, None]
     for n in (1, 2, 3, 5, 26, 100, 197, 300):
         want = np.floor(np.linspace(0, N - 1, n) + 1e-9)
@@ -304,7 +311,9 @@ def test_grid_of_even_rows(N):
 
 
 def test_even_rows(lib):
-    """Each padded sequence has the grid of its own steps; rows repeat where there are too few."""
+    """K.29. Each padded sequence has the grid of its own steps; rows repeat where there are too
+    few.
+    """
     rng = np.random.default_rng(8)
     X = rng.standard_normal((6, 11, 2))
     mask = rng.random((6, 11)) < [[0.9], [0.7], [0.5], [0.3], [1.0], [0.1]]
@@ -361,7 +370,8 @@ def slopes(J, weights):
 
 @pytest.mark.parametrize("n", [None, 2, 6, 10])
 def test_paper_loss(n):
-    """(K.28) is primal.objective at Phi F^T, and its gradient through the layer primal.gradient."""
+    """K.28. It is primal.objective at Phi F^T, and its gradient through the layer primal.gradient.
+    """
     rng = np.random.default_rng(11)
     Q, K, F, weights, _, Phi, Psi = one_head(rng, n=n, s=2)
     D = Phi.shape[1]
@@ -377,7 +387,10 @@ def test_paper_loss(n):
 
 @pytest.mark.parametrize("n", [None, 6, 10])
 def test_zero_at_the_solution_of_one_sequence(n):
-    """(V28) J and its gradient vanish at the KSVD solution; (V31) not for a second sequence."""
+    """V28. With F the kernel is Φ FᵀF Ψᵀ, its rank at most p, and J = 0 at its solution.
+
+    V31. One W, Λ is not stationary for several sequences.
+    """
     rng = np.random.default_rng(12)
     Q, K, F, weights, sigma, *_ = one_head(rng, n=n)
     J = J_of(paper_loss, Q, K, F)
@@ -392,7 +405,10 @@ def test_zero_at_the_solution_of_one_sequence(n):
 
 
 def test_published_loss_is_stationary_elsewhere():
-    """(V35) At Lambda = sqrt(N / sigma), not at 1 / sigma: its weights enter squared (V39)."""
+    """V35. The published loss is stationary at Λ = √(N/σ), not at 1/σ.
+
+    V39. Its weights enter squared: their sign is not seen.
+    """
     Q, K, F, weights, sigma, *_ = one_head(np.random.default_rng(13), n=6)
     J = J_of(published_loss, Q, K, F)
     right = weights._replace(Lambda=(10 / sigma[None]) ** 0.5)
@@ -407,7 +423,9 @@ def test_published_loss_is_stationary_elsewhere():
 
 @pytest.mark.parametrize("mask", [None, PADDED])
 def test_identity_of_the_two_losses(mask):
-    """published_loss = mean over the heads of paper_loss with Lambda^2 / N; N counts real steps."""
+    """K.31, V39. It is the mean over the heads of paper_loss with Lambda^2 / N; N counts real
+    steps.
+    """
     (Q, K), weights = queries_and_keys(), some_weights()
     scores = primal_attention(Q, K, weights, mask=mask)[1]
     got = published_loss(scores, weights, mask=mask)
@@ -420,7 +438,7 @@ def test_identity_of_the_two_losses(mask):
 
 @pytest.mark.parametrize("mask", [None, PADDED])
 def test_losses(lib, mask):
-    """(K.28) and (K.31), term by term."""
+    """K.28, K.31. Term by term."""
     (Q, K), weights = queries_and_keys(), some_weights()
     (E, R), (W_e, W_r, L, _, _) = primal_attention(Q, K, weights, mask=mask)[1], weights
     real = np.ones((B, N), bool) if mask is None else mask
@@ -442,7 +460,7 @@ def test_losses(lib, mask):
 
 
 def test_null_space_of_F():
-    """(V30) Components of W in null(F^T) move J and nothing else: J = 0 without any score."""
+    """V30. Weights in the null space of Fᵀ change J and not the scores: J = 0 without any score."""
     rng = np.random.default_rng(14)
     Q, K, F, weights, *_ = one_head(rng, n=6)
     weights = weights._replace(W_e=2.0 * weights.W_e)
@@ -465,7 +483,9 @@ def test_null_space_of_F():
 
 
 def test_trace_of_the_effective_weights_drops_F():
-    """(V29) With tr(W_e|X^T W_r|X) in its place the stationary kernel is Phi Psi^T, without F."""
+    """V29. tr(W_eᵀW_r) and the trace of FᵀW_e, FᵀW_r are different penalties; with the second F
+    drops out.
+    """
     rng = np.random.default_rng(15)
     Q, K, F, weights, sigma, *_ = one_head(rng, n=6)
     Phi, Psi = features.cosine(Q[0], K[0])
@@ -481,7 +501,9 @@ def test_trace_of_the_effective_weights_drops_F():
 
 
 def test_no_common_solution():
-    """(V37) Hand: Lambda = 1/2 fits Phi = diag(2, 1); diag(3, 1) has no solution there but W = 0.
+    """V37. Two sequences with different spectra leave only W = 0 stationary.
+
+    Hand: Lambda = 1/2 fits Phi = diag(2, 1); diag(3, 1) has no solution there but W = 0.
 
     The Hessian of J splits into blocks [[lambda phi^2, -1], [-1, lambda psi^2]].
     """
@@ -500,7 +522,7 @@ def test_no_common_solution():
 
 
 def test_heads_and_sequences_cancel():
-    """(V7) The mean of squares sees what the square of the mean does not."""
+    """K.27, V7. The mean of squares sees what the square of the mean does not."""
     J = np.array([9.809, -9.809])
     np.testing.assert_allclose([mean_of_squares(J), square_of_mean(J)], [9.809 ** 2, 0.0])
     J = np.random.default_rng(16).standard_normal(50)
@@ -652,7 +674,7 @@ def test_published_init_is_uniform():
     ({}, 4, 5, 4), ({"F": np.ones((1, 1, 2, 4))}, 2, 3, 2), ({"features": np.ones((4, 9))}, 9, 6, 5)
 ])
 def test_more_directions_than_rank(options, D, s, bound):
-    """(V16) Allowed, for the published settings have it, and said."""
+    """V16. Allowed, for the published settings have it, and said."""
     Q, K = RNG.standard_normal((2, 1, 1, 5, 4))
     weights = some_weights(D, H=1, s=s)
     with pytest.warns(UserWarning, match=rf"s = {s} .*min\(n, p, N\) = {bound} .*V16"):

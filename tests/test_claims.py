@@ -1,10 +1,12 @@
-"""Claims about attention as a smoother that no other test holds, over sizes and seeds (D.n)."""
+"""Claims that no other test holds, over sizes and seeds: of the primal (V) and of attention (D)."""
 import autograd
 import autograd.numpy as anp
 import numpy as np
 import pytest
 
-from ksvd_ref import dual, features, kernels, smoother
+from scipy.special import softmax
+
+from ksvd_ref import dual, features, kernels, positions, primal, smoother
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 SIZES = pytest.mark.parametrize("N, d", [(6, 2), (15, 4)])
@@ -17,11 +19,124 @@ def least(G):
     return np.linalg.eigvalsh(0.5 * (G + G.T))[0] / np.abs(G).max()
 
 
+# --- the primal -----------------------
+
+@SEEDS
+def test_subspace_iteration_finds_the_leading_components(seed):
+    """K.40. Subspace iteration, W_e ← orth(ΨᵀΨ ΦᵀΦ W_e).
+
+    V32. Subspace iteration converges to the leading s components if σ_s > σ_{s+1}.
+    """
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 4)))[0] for n in (9, 7))
+    for sigma, converges in (([4.0, 3.0, 1.0, 0.5], True), ([4.0, 2.0, 2.0, 0.5], False)):
+        Phi, Psi = U * sigma, V
+        want = np.linalg.qr(Psi.T @ V[:, :2])[0]            # the span of Psi^T H_r, by the SVD
+        W_e = np.linalg.qr(rng.standard_normal((4, 2)))[0]
+        for _ in range(60):                                 # (1 / 3)^120 of the rest is left
+            W_e = np.linalg.qr(Psi.T @ (Psi @ (Phi.T @ (Phi @ W_e))))[0]
+        gap = np.abs(W_e @ W_e.T - want @ want.T).max()
+        assert (gap < 1e-12) == converges and (gap > 1e-3) == (not converges)
+
+
+@SEEDS
+@pytest.mark.parametrize("k", range(4))
+def test_inertia_of_the_hessian(k, seed):
+    """V9. The Hessian at λ = 1/σ_k has p + k − 1 positive, 1 zero, p − k negative directions."""
+    rng = np.random.default_rng(seed)
+    Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
+    Lambda = 1.0 / np.linalg.svd(Phi @ Psi.T)[1][k:k + 1]
+    zero = np.zeros((4, 1))                                 # the gradient is linear in W
+    columns = [np.vstack(primal.gradient(*pair, Lambda, Phi, Psi))[:, 0] for e in np.eye(4)
+               for pair in ((e[:, None], zero), (zero, e[:, None]))]
+    order = [0, 2, 4, 6, 1, 3, 5, 7]                        # those of W_e first
+    w = np.linalg.eigvalsh(np.array(columns)[order])
+    small = 1e-12 * np.abs(w).max()
+    counted = [np.sum(w > small), np.sum(np.abs(w) <= small), np.sum(w < -small)]
+    assert counted == [4 + k, 1, 3 - k]                     # k counts from 1 in the claim
+
+
+@SEEDS
+def test_trace_of_the_weights(seed):
+    """V38. tr(W_eᵀW_r) = Σσ_l, with no further Σ."""
+    rng = np.random.default_rng(seed)
+    Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
+    U, sigma, Vt = np.linalg.svd(Phi @ Psi.T, full_matrices=False)
+    W_e, _, W_r = primal.from_dual((U, sigma, Vt.T), Phi, Psi)
+    np.testing.assert_allclose(np.trace(W_e.T @ W_r), np.sum(sigma), rtol=1e-12)
+    assert np.sum(sigma ** 2) > 2.0 * np.sum(sigma)
+
+
+# --- the kernel and its normaliser -----------------------
+
+@SEEDS
+@SIZES
+def test_logits_of_a_layer(N, d, seed):
+    """K.2. Attention logits of one layer, a(x_i, x_j) = ⟨W_q x_i, W_k x_j⟩/√d. Source: textbook.
+
+    S.4. In logarithms: softmax over the visible keys, −∞ where hidden.
+    """
+    rng = np.random.default_rng(seed)
+    X, W_q, W_k = (rng.standard_normal(shape) for shape in ((N, 3), (d, 3), (d, 3)))
+    a = np.array([[(W_q @ x) @ (W_k @ z) / d ** 0.5 for z in X] for x in X])
+    Q, K, mask = X @ W_q.T, X @ W_k.T, np.tri(N, dtype=bool)
+    np.testing.assert_allclose(np.log(kernels.exponential(Q, K)), a, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernels.softmax(Q, K), softmax(a, axis=1), rtol=1e-12)
+    hidden = softmax(np.where(mask, a, -np.inf), axis=1)
+    np.testing.assert_allclose(smoother.weights(Q, K, mask=mask), hidden, rtol=1e-12)
+    assert np.abs(a - a.T).max() > 0.1
+
+
+@SEEDS
+def test_normalising_the_rows_changes_the_kernel(seed):
+    """V19. Row normalisation multiplies φ(x) by 1/Z(x): it changes σ and vectors, and the split
+    D̂^{-1/2}GD̂^{-1/2} is another kernel.
+    """
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
+    Phi, Psi = features.positive_random(X, Y, m=4, seed=seed)
+    G = Phi @ Psi.T
+    Z = G.sum(axis=1, keepdims=True)
+    A, D = (Phi / Z) @ Psi.T, primal.solve(Phi / Z, Psi)
+    np.testing.assert_allclose(A, G / Z, rtol=1e-12)
+    np.testing.assert_allclose(D.sigma, np.linalg.svd(G / Z)[1][:len(D.sigma)], atol=1e-12)
+    assert abs(np.linalg.svd(G)[1] - np.linalg.svd(A)[1]).max() > 1e-2
+    G = np.array([[3.0, 1.0], [1.0, 1.0]])                  # by hand: Z = 4, 2
+    split = G / np.sqrt(np.outer(G.sum(axis=1), G.sum(axis=1)))
+    np.testing.assert_allclose(split, [[0.75, 8 ** -0.5], [8 ** -0.5, 0.5]], rtol=1e-15)
+    assert abs(np.linalg.svd(split)[1] - np.linalg.svd(G / [[4.0], [2.0]])[1]).max() > 1e-2
+
+
+@SEEDS
+@SIZES
+def test_row_stochastic_matrices(N, d, seed):
+    """V20. A row-stochastic square K ≥ 0 has σ₁ ≥ 1, and 1 only if its columns sum to 1 too."""
+    X, Y = np.random.default_rng(seed).standard_normal((2, N, d))
+    K = kernels.softmax(X, Y)
+    assert np.abs(K.sum(axis=0) - 1).max() > 0.1 and dual.solve(K, 1).sigma[0] > 1.0 + 1e-3
+    for _ in range(300):                                    # Sinkhorn: rows last
+        K = K / K.sum(axis=0)
+        K = K / K.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(dual.solve(K, 1).sigma, 1.0, rtol=1e-8)
+    np.testing.assert_allclose(dual.solve([[1.0, 0], [1, 0]], 1).sigma, 2 ** 0.5)      # by hand
+
+
+@SEEDS
+@SIZES
+def test_exponential_kernel_is_a_gaussian_with_two_factors(N, d, seed):
+    """D3. e^{⟨q,k⟩} = e^{‖q‖²/2} e^{−‖q−k‖²/2} e^{‖k‖²/2}."""
+    Q, K = np.random.default_rng(seed).standard_normal((2, N, d))
+    of_q, of_k = (np.exp((X ** 2).sum(axis=1) / 2) for X in (Q, K))
+    np.testing.assert_allclose(of_q[:, None] * kernels.rbf(Q, K, gamma=0.5) * of_k,
+                               kernels.exponential(Q, K, scale=1.0), rtol=1e-12)
+
+
 @SEEDS
 @SIZES
 @pytest.mark.parametrize("name", KERNELS)
 def test_one_map_makes_the_kernel_positive_and_two_do_not(name, N, d, seed):
-    """D10: W_q = W_k gives symmetric PSD matrices; of two maps even the symmetric part is not."""
+    """D10. One map on both sides makes the kernels S.6 to S.9 positive semi-definite, two do not.
+    """
     rng = np.random.default_rng(seed)
     X, W_q, W_k = (rng.standard_normal(shape) for shape in ((N, d), (d, d), (d, d)))
     tied, untied = KERNELS[name](X @ W_q, X @ W_q), KERNELS[name](X @ W_q, X @ W_k)
@@ -31,14 +146,14 @@ def test_one_map_makes_the_kernel_positive_and_two_do_not(name, N, d, seed):
 
 
 def test_symmetric_is_not_positive():
-    """D12, by hand: eigenvalues -1 and 3."""
+    """D12. Symmetric is not positive semi-definite: [[1, 2], [2, 1]] has the eigenvalue −1."""
     np.testing.assert_allclose(np.linalg.eigvalsh([[1.0, 2], [2, 1]]), [-1, 3], rtol=1e-14)
 
 
 @SEEDS
 @SIZES
 def test_filters_and_positivity(N, d, seed):
-    """D13: a causal filter keeps the symmetric part PSD, a two-sided window can destroy it."""
+    """D13. A causal filter keeps the symmetric part positive semi-definite, a window need not."""
     X = np.random.default_rng(seed).standard_normal((N, d))
     G = kernels.exponential(X, X)
     causal = np.where(smoother.causal(N), G, 0.0)
@@ -52,7 +167,7 @@ def test_filters_and_positivity(N, d, seed):
 @SEEDS
 @SIZES
 def test_normalised_symmetric_kernel_is_a_reversible_chain(N, d, seed):
-    """D14: real spectrum in [0, 1] for a PSD kernel, stationary law proportional to Z."""
+    """D14. A normalised symmetric positive kernel has a real spectrum and a stationary law ∝ Z."""
     X = np.random.default_rng(seed).standard_normal((N, d))
     G, A = kernels.exponential(X, X), kernels.softmax(X, X)
     spectrum = np.linalg.eigvals(A)
@@ -66,7 +181,7 @@ def test_normalised_symmetric_kernel_is_a_reversible_chain(N, d, seed):
 @SEEDS
 @SIZES
 def test_where_rows_have_their_maximum(N, d, seed):
-    """D19: rbf with one map on the diagonal; the symmetric exponential kernel need not."""
+    """D19. rbf with one map has its row maxima on the diagonal, the exponential kernel need not."""
     X = np.random.default_rng(seed).standard_normal((N, d))
     assert (kernels.rbf(X, X).argmax(axis=1) == np.arange(N)).all()
     G = np.exp(np.outer([1.0, 2], [1.0, 2]))            # by hand: the row of 1 is (e, e^2)
@@ -76,7 +191,9 @@ def test_where_rows_have_their_maximum(N, d, seed):
 @SEEDS
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_rank_of_the_gram_matrix(d, seed):
-    """D31: the number of features, where it is finite."""
+    """D31. Rank of a Gram matrix: d, d(d+1)/2, (d+1)(d+2)/2 for linear, homogeneous, full
+    quadratic.
+    """
     X = np.random.default_rng(seed).uniform(-1, 1, (14, d))
     rank = lambda K: np.linalg.matrix_rank(K, tol=1e-9 * np.abs(K).max())
     assert rank(kernels.linear(X, X)) == d
@@ -88,7 +205,11 @@ def test_rank_of_the_gram_matrix(d, seed):
 
 @pytest.mark.parametrize("angle", [0.0, 0.25, 0.5])
 def test_variance_of_positive_random_features(angle):
-    """D34: e^{|x+y|^2} SM^2 (1 - e^{-|x+y|^2}) for one sample, SM = e^{<x, y>}; exact at y = -x."""
+    """D34. Variance of positive random features: e^{‖x+y‖²} SM² (1 − e^{−‖x+y‖²}) for one sample,
+    SM = e^{⟨x, y⟩}.
+
+    S.32, D34. Exact at y = -x.
+    """
     x = np.array([[0.6, 0.0]])
     y = -0.6 * np.array([[np.cos(np.pi * angle), np.sin(np.pi * angle)]])
     draws = [(Phi @ Psi.T)[0, 0] for Phi, Psi in
@@ -103,7 +224,10 @@ def test_variance_of_positive_random_features(angle):
 
 @SEEDS
 def test_mean_shift_is_a_gradient_step_and_never_descends(seed):
-    """D36: rbf attention to the data minus the point is h^2 grad log p; p does not fall."""
+    """S.34. Mean shift: rbf attention whose keys and values are the data.
+
+    D36. A mean-shift step is h² ∇ log p and never lowers p.
+    """
     rng, h = np.random.default_rng(seed), 0.7
     Z, x = rng.standard_normal((30, 2)), rng.standard_normal((1, 2))
     log_p = lambda x: anp.log(anp.sum(kernels.rbf(x, Z, gamma=0.5 / h ** 2)))
@@ -118,7 +242,11 @@ def test_mean_shift_is_a_gradient_step_and_never_descends(seed):
 
 @SEEDS
 def test_hopfield_energy_never_rises(seed):
-    """D37: softmax attention to the patterns; with patterns of one length it is mean shift."""
+    """S.35. Modern Hopfield update: attention whose keys and values are the patterns. Source:
+    derived; Ramsauer et al. 2021.
+
+    D37. The Hopfield energy never rises; with patterns of one length the update is mean shift.
+    """
     rng, beta = np.random.default_rng(seed), 2.0
     X, state = rng.standard_normal((8, 3)), rng.standard_normal((1, 3))
     energy = lambda s: -np.log(np.sum(np.exp(beta * s @ X.T))) / beta + 0.5 * np.sum(s ** 2)
@@ -134,7 +262,10 @@ def test_hopfield_energy_never_rises(seed):
 
 
 def test_local_constant_is_biased_at_a_boundary_and_local_linear_is_not():
-    """D38, by hand: y = 2 x + 1 at 0 from the points 0 and 1 with weights 1 and 1/2."""
+    """D38. Local constant regression is biased at a boundary, local linear is not.
+
+    By hand: y = 2 x + 1 at 0 from the points 0 and 1 with weights 1 and 1/2.
+    """
     gamma = np.log(2.0)
     x, y = np.array([[0.0], [1.0]]), np.array([[1.0], [3.0]])
     constant = smoother.attention([[0.0]], x, y, kernel="rbf", gamma=gamma)
@@ -145,15 +276,67 @@ def test_local_constant_is_biased_at_a_boundary_and_local_linear_is_not():
 
 
 def test_locally_linear_weights_are_no_smoother():
-    """D39, by hand: 0 from 1 and 2 needs the weights 2 and -1; a smoother stays between 1 and 2."""
+    """D39. Locally linear weights may be negative: no smoother.
+
+    By hand: 0 from 1 and 2 needs the weights 2 and -1; a smoother stays between 1 and 2.
+    """
     w = np.linalg.solve([[1.0, 2.0], [1.0, 1.0]], [0.0, 1.0])
     np.testing.assert_allclose(w, [2.0, -1.0])
     assert 1.0 < smoother.attention([[0.0]], [[1.0], [2.0]], [[1.0], [2.0]])[0, 0] < 2.0
 
 
 @SEEDS
+@SIZES
+def test_untied_product_of_two_kernels(N, d, seed):
+    """S.19. S.18 with maps of its own for queries and keys."""
+    rng = np.random.default_rng(seed)
+    f, t = rng.standard_normal((N, 5)), positions.sinusoids(N, 6)
+    W = [rng.standard_normal((n, d)) for n in (5, 5, 6, 6)]
+    Q, K, T_q, T_k = f @ W[0], f @ W[1], t @ W[2], t @ W[3]
+    G = np.array([[np.exp(q @ k / d ** 0.5) * np.exp(a @ b / d ** 0.5) for k, b in zip(K, T_k)]
+                  for q, a in zip(Q, T_q)])
+    A = smoother.weights(Q, K, log_factor=positions.absolute(T_q, T_k))
+    np.testing.assert_allclose(A, G / G.sum(axis=1, keepdims=True), rtol=1e-11)
+    assert np.abs(G - G.T).max() > 1e-3 * np.abs(G).max()           # S.18 would be symmetric
+
+
+@SEEDS
+def test_values_without_position(seed):
+    """S.22. Values without position, v = f W_v: positions weigh and are not averaged.
+
+    The same positions for all leave every output as it was; as part of the values they add t W_v.
+    """
+    f, t, W = np.random.default_rng(seed).standard_normal((3, 4, 4))
+    same = np.tile(t[:1], (4, 1))
+    attend = lambda t, V: smoother.attention(f, f, V, log_factor=positions.absolute(t, t))
+    np.testing.assert_allclose(attend(same, f @ W), attend(0 * t, f @ W), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(attend(same, (f + same) @ W), attend(0 * t, f @ W) + same @ W,
+                               rtol=0, atol=1e-12)
+    assert np.abs(attend(t, f @ W) - attend(0 * t, f @ W)).max() > 1e-2
+
+
+@SEEDS
+@pytest.mark.parametrize("H", [1, 2, 5])
+def test_error_of_an_average_of_heads(H, seed):
+    """S.38. Error of an average of H heads: bias² + variance/H + (1 − 1/H) covariance.
+
+    Means over the heads and over the pairs of heads; expectations are means over the draws.
+    """
+    rng = np.random.default_rng(seed)
+    x, truth = np.linspace(-1, 1, 30)[:, None], 0.7         # all heads share a part of the noise
+    y = x + truth + rng.standard_normal((40, 1, 30, 1)) + rng.standard_normal((40, H, 30, 1))
+    f = smoother.attention([[0.3]], x, y, kernel="rbf")[:, :, 0, 0]         # (draws, heads)
+    C = np.atleast_2d(np.cov(f.T, bias=True))
+    pairs = [C[g, h] for g in range(H) for h in range(H) if g != h] or [0.0]
+    want = (f.mean() - truth) ** 2 + np.trace(C) / H / H + (1 - 1 / H) * np.mean(pairs)
+    np.testing.assert_allclose(np.mean((f.mean(axis=1) - truth) ** 2), want, rtol=1e-12)
+
+
+@SEEDS
 def test_one_map_makes_ksvd_kernel_pca(seed):
-    """D35: left = right singular vectors if W_q = W_k, and not otherwise."""
+    """D35. One map makes the KSVD of the kernel matrix kernel PCA: both sides have the same
+    vectors.
+    """
     rng = np.random.default_rng(seed)
     X, W_q, W_k = (rng.standard_normal(shape) for shape in ((9, 3), (3, 3), (3, 3)))
     tied = dual.solve(kernels.exponential(X @ W_q, X @ W_q), 3)

@@ -39,7 +39,8 @@ def both(test):
 @both
 @pytest.mark.parametrize("case", CASES)
 def test_shifted_equations(lib, case, solve):
-    """(K.15), orthonormal columns, sigma of NumPy's SVD; every component, also those of sigma = 0.
+    """K.7, K.15. Both equations, and sigma of NumPy's SVD; every component, also those of sigma =
+    0.
 
     Tolerance: both algorithms are backward stable, so a few roundings of the largest sigma.
     """
@@ -75,7 +76,7 @@ def test_zero_matrix_has_no_components(lib, solve):
 
 @both
 def test_leading_components(lib, rng, solve):
-    """rank = s keeps the s largest: the best approximation of that rank (Eckart-Young)."""
+    """EY. rank = s keeps the s largest: the best approximation of that rank."""
     K = with_spectrum(rng, 8, 6, [5.0, 4.0, 3.0, 2.0, 1.0])
     for s in range(1, 6):
         H_e, sigma, H_r = map(lib.host, solve(lib.array(K), rank=s))
@@ -86,7 +87,7 @@ def test_leading_components(lib, rng, solve):
 @both
 @pytest.mark.parametrize("case", ["N<M", "N=M", "N>M", "1x1", "one-row", "rank-2", "antisymmetric"])
 def test_one_joint_sign(lib, case, solve):
-    """The entry of largest magnitude of each column of H_e is positive."""
+    """V12. The entry of largest magnitude of each column of H_e is positive."""
     H_e = lib.host(solve(lib.array(CASES[case])).H_e)
     assert np.all(H_e[np.argmax(np.abs(H_e), axis=0), np.arange(H_e.shape[1])] > 0.0)
 
@@ -109,7 +110,10 @@ def test_both_solvers_give_the_same_vectors(case):
 
 @both
 def test_small_sigma_survive(solve):
-    """sigma spread over nine orders, each to the rounding of sigma_1: eig(K^T K) cannot (V36)."""
+    """V36. Eigenvalues of KᵀK lose σ below √ε σ₁.
+
+    Sigma spread over nine orders, each to the rounding of sigma_1.
+    """
     K = with_spectrum(np.random.default_rng(0), 6, 5, [1.0, 1e-3, 1e-6, 1e-9])
     sigma = solve(K, rank=4).sigma
     np.testing.assert_allclose(sigma, [1.0, 1e-3, 1e-6, 1e-9], rtol=0, atol=1e-14)
@@ -139,6 +143,7 @@ def test_symmetric_and_antisymmetric():
 # --- the block matrix
 
 def test_shifted_matrix(lib, rng):
+    """K.16. The matrix itself, block by block."""
     K = rng.standard_normal((3, 2))
     want = np.block([[np.zeros((3, 3)), K], [K.T, np.zeros((2, 2))]])
     got = lib.host(dual.shifted_matrix(lib.array(K)))
@@ -147,7 +152,7 @@ def test_shifted_matrix(lib, rng):
 
 @pytest.mark.parametrize("case", ["N<M", "N>M", "rank-2", "repeated", "zero"])
 def test_shifted_spectrum(case):
-    """+-sigma and N + M - 2 min(N, M) zeros more (V11)."""
+    """V11. +-sigma and N + M - 2 min(N, M) zeros more."""
     K = CASES[case]
     sigma = np.linalg.svd(K)[1]
     want = np.sort(np.concatenate([sigma, -sigma, np.zeros(abs(K.shape[0] - K.shape[1]))]))
@@ -157,7 +162,7 @@ def test_shifted_spectrum(case):
 # --- scores
 
 def test_scores(lib, rng):
-    """Against the sum over training points (K.20), and (K.21) on the training points."""
+    """K.20, K.21. Against the sum over training points, and on the training points."""
     K, rows, columns = (rng.standard_normal(shape) for shape in ((5, 4), (3, 4), (5, 2)))
     solution = dual.solve(lib.array(K))
     H_e, sigma, H_r = map(lib.host, solution)

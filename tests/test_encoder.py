@@ -234,6 +234,7 @@ def test_activation_is_the_readers(rng):
 
 
 def test_tied_weights_make_a_symmetric_kernel(rng):
+    """S.10. Symmetric: the same map for queries and keys. Source: textbook."""
     x, W = rng.standard_normal((5, 6)), rng.standard_normal((6, 6))
     Q, K, log_factor = encoder.content(x, x, {"W_q": W}, 2)
     assert log_factor is None and Q.shape == (2, 5, 3)
@@ -362,7 +363,7 @@ def test_padding_changes_nothing(rng, how, style):
 
 
 def test_order_needs_a_position_in_the_encoder_and_none_in_the_decoder(rng):
-    """Claims D26, D27: P f(X) = f(P X) without a mask, not behind a causal one."""
+    """D26, D27, S.29. P f(X) = f(P X) without a mask, not behind a causal one."""
     x, order = rng.standard_normal((6, 6)), np.array([3, 1, 5, 0, 4, 2])
     blocks = model()["blocks"]
     f = lambda x, mask=None: encoder.encoder(x, blocks, ATTEND, mask)

@@ -1,66 +1,174 @@
-"""The index of the README is complete and true: a row per tag; code, test, lesson per row."""
-import importlib
-import inspect
+"""The index cannot lie: no tag without code, test and lesson; no function without tag or reason."""
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from ksvd_ref import equations
+from ksvd_ref import __main__, equations, index
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-ROWS = re.findall(r"^\| ([KSV]?\.?\w+) \| (.*?) \| (`.*?`) \| `(\w+)` \| (.*?) \|$",
-                  README.partition("## Equation index")[2], re.M)
-TESTS = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
-MODULES = ("linalg kernels dual features primal nystrom equations filters positions smoother "
-           "attention encoder").split()
+README = (ROOT / "README.md").read_text("utf-8")
+ENTRIES = {entry.tag: entry for entry in index.entries()}
+LESSONS = index.cells()
+TREES = {path.name: ast.parse(path.read_text("utf-8")) for path in (ROOT / "tests").glob("*.py")}
+WORKS = ("derived", "textbook", "Chen et al. 2023", "Child et al. 2019", "Choromanski et al. 2021",
+         "Dai et al. 2019", "Eckart and Young 1936", "Katharopoulos et al. 2020", "Lanczos 1958",
+         "Ramsauer et al. 2021", "Shaw et al. 2018", "Suykens 2016", "Tao et al. 2024",
+         "Tsai et al. 2019", "Vaswani et al. 2017")
+SEEN = {"Chen et al. 2023, Remark 3.3", "Chen et al. 2023, abstract",       # in the papers
+        "Tsai et al. 2019, Definition 1", "Tsai et al. 2019, equation (9)"}
+each = pytest.mark.parametrize("tag", ENTRIES)
 
 
-def tags_of(function):
-    """Tags in the summary of a docstring: `(Eq. K.15)`, `(claim V23)`."""
-    summary = " ".join((function.__doc__ or "").split("\n\n")[0].split())
-    return re.findall(r"\((?:Eq\.|claim) ([KSV]?\.?\w+)", summary)
+def asserts(tree, helpers=()):
+    """Whether code asserts: itself, by numpy.testing, by pytest.raises, by one of the helpers."""
+    called = {getattr(node.func, "attr", getattr(node.func, "id", ""))
+              for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return (any(isinstance(node, ast.Assert) for node in ast.walk(tree))
+            or any(name.startswith("assert_") or name in ("raises", "warns") for name in called)
+            or bool(called & set(helpers)))
 
 
-def tagged():
-    """{tag: functions} of the whole package."""
-    found = {}
-    for name in MODULES:
-        module = importlib.import_module(f"ksvd_ref.{name}")
-        for function_name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and not function_name.startswith("_"):
-                for tag in tags_of(function):
-                    found.setdefault(tag, set()).add(f"{name}.{function_name}")
-    return found
+HELPERS = {node.name for tree in TREES.values() for node in tree.body
+           if isinstance(node, ast.FunctionDef) and asserts(node)}
 
 
-def test_the_rows_are_the_tags_of_the_package():
-    assert {tag: set(re.findall(r"`([\w.]+)`", names)) for tag, _, names, _, _ in ROWS} == tagged()
-    assert len(ROWS) == len({tag for tag, *_ in ROWS}) > 40
+def is_code(cell):
+    return "[markdown]" not in cell.partition("\n")[0]
 
 
-def test_statements_are_those_of_the_command():
-    statements = {tag: statement for tag, statement, *_ in ROWS}
+@each
+def test_its_statement_and_its_source(tag):
+    entry = ENTRIES[tag]
+    where = f"the docstring of {entry.functions[0]}" if entry.functions else f"its line `{tag}. `"
+    assert entry.statement, f"{tag}: begin a line of a test's docstring with `{tag}. ` and the " \
+        "statement, and no other tag"
+    assert entry.source, f"{tag}: write `Source: ...` into {where}, at the end of a paragraph"
+    for part in entry.source.split("; "):
+        work = part.removeprefix("code of ").removesuffix(", by name")
+        assert work in WORKS or part in SEEN, f"{tag}: {part}: a work of the list in this test, " \
+            "with a place in it only where that was seen"
+
+
+@each
+def test_its_tests(tag):
+    entry = ENTRIES[tag]
+    assert entry.tests, f"{tag}: begin the docstring of the test that shows it with `{tag}. `"
+    for test in entry.tests:
+        name, function = test.split("::")
+        node, = (node for node in TREES[name].body if getattr(node, "name", "") == function)
+        assert asserts(node, HELPERS), f"{tag}: {test} asserts nothing"
+
+
+@each
+def test_its_lessons(tag):
+    entry, shown = ENTRIES[tag], []
+    assert entry.lessons, f"{tag}: name it in the lesson that shows it, at the assertion"
+    for number, _ in entry.lessons:
+        cells = LESSONS[number]
+        for n, cell in enumerate(cells):
+            if tag in index.named(cell):
+                here = [cell] * is_code(cell) + [c for c in cells[n + 1:] if is_code(c)][:1]
+                shown += [code for code in here if asserts(ast.parse(code))]
+    assert shown, f"{tag}: {index.text(entry)}\nno lesson asserts anything in the cell that names " \
+        "it or in the next code cell"
+
+
+def test_no_tag_without_an_entry():
+    for path in [ROOT / "README.md", *ROOT.glob("ksvd_ref/*.py"), *ROOT.glob("tutorials/**/*.py"),
+                 *ROOT.glob("tests/*.py")]:
+        if path.name != Path(__file__).name:
+            unknown = index.named(path.read_text("utf-8")) - set(ENTRIES)
+            assert not unknown, f"{path.name} names {unknown}: no function's summary has this " \
+                "tag, and no test's docstring begins a line with it"
+
+
+def test_no_public_function_without_a_tag_or_a_reason():
+    missing = [name for name, reason in index.untagged().items() if not reason]
+    assert not missing, f"{missing}: write a tag into the summary, `(Eq. K.12)`, or a line " \
+        "`No equation: why.` into the docstring of the function or of its module"
+    tagged = {name for entry in ENTRIES.values() for name in entry.functions}
+    public = {f"{module}.{node.name}" for module in index.MODULES
+              for node in ast.parse((ROOT / f"ksvd_ref/{module}.py").read_text("utf-8")).body
+              if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
+    assert tagged | set(index.untagged()) == public and not tagged & set(index.untagged())
+
+
+def test_a_source_is_said_once_or_the_same_everywhere():
+    for entry in ENTRIES.values():
+        for name in entry.functions:
+            module, function = name.split(".")
+            doc = getattr(getattr(__import__(f"ksvd_ref.{module}"), module), function).__doc__
+            said = re.findall(r"Source: (.+?)\.\s*(?:\n\s*\n|\Z)", doc, re.S)
+            assert said in ([], [entry.source]), f"{entry.tag}: {name} has another source"
+
+
+def test_statements_are_those_of_the_command(capsys):
+    assert __main__.main(["equations"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^(\w\S*)", out, re.M) == list(ENTRIES)
+    assert max(map(len, out.splitlines())) <= 100
     for function in equations.EQUATIONS:
-        tag, statement, _ = equations.describe(function)
-        assert statements[tag] == statement.replace("|", "¦")
+        tag, statement, source = equations.describe(function)
+        assert f"{tag:6}{statement}\n      {source} · " in out
+        assert ENTRIES[tag].tests[-1] == index.EVERY and len(ENTRIES[tag].functions) > 0
 
 
-@pytest.mark.parametrize("tag, statement, names, test, lessons", ROWS, ids=[row[0] for row in ROWS])
-def test_row(tag, statement, names, test, lessons):
-    assert f"def {test}(" in TESTS
-    numbers = lessons.split(", ")
-    for number in numbers:                              # the lesson says the tag where it shows it
-        text = next((ROOT / "tutorials").glob(f"{number}_*.py")).read_text()
-        assert re.search(rf"(?<![\w.]){re.escape(tag)}(?!\w|\.\d)", text)
+def test_the_order_is_that_of_the_derivation():
+    kinds = [re.match("[A-Z]+", tag)[0] for tag in ENTRIES]
+    assert list(dict.fromkeys(kinds)) == ["K", "EY", "V", "S", "D"] and len(ENTRIES) > 130
+    for kind in "KVSD":
+        numbers = [int(tag.lstrip("KVSD.")) for tag, k in zip(ENTRIES, kinds) if k == kind]
+        assert numbers == sorted(set(numbers))
 
 
-def test_every_tag_that_is_used_is_explained():
-    known = set(re.findall(r"^\| ([KSVD]\.?\d+|EY) \|", README, re.M))
-    for path in [*ROOT.glob("ksvd_ref/*.py"), *ROOT.glob("tutorials/**/*.py")]:
-        used = set(re.findall(r"(?<![\w.\[\"'])([KS]\.\d+|[VD]\d+)(?!\w)", path.read_text()))
-        assert used <= known, (path.name, used - known)
+def test_readme_is_up_to_date(tmp_path):
+    assert index.renewed(README) == README, "README.md's index is of another time, renew it: " \
+        "python -m ksvd_ref equations --into README.md"
+    page = tmp_path / "page.md"
+    page.write_text(f"# Before\n{index.BEGIN}\nold\n{index.END}\nafter\n", "utf-8")
+    assert __main__.main(["equations", "--into", str(page)]) == 0
+    text = page.read_text("utf-8")
+    assert text.startswith("# Before\n") and text.endswith("\nafter\n")
+    assert "\nold\n" not in text and index.table(ENTRIES.values()) in text
+    assert index.renewed(text) == text
+
+
+def test_some_entries_and_unknown_ones(capsys, tmp_path):
+    assert __main__.main(["equations", "V5", "K.12"]) == 0
+    assert capsys.readouterr().out == "".join(f"{index.text(ENTRIES[tag])}\n"
+                                              for tag in ("V5", "K.12"))
+    assert __main__.main(["equations", "V5", "--markdown"]) == 0
+    assert "| — |" in capsys.readouterr().out.splitlines()[2]       # no function: its test is code
+    page = tmp_path / "page.md"
+    page.write_text("# No place")
+    for argv, message in ((["K.99", "V5"], "K.99: no such tag"),
+                          (["--into", str(page)], "two lines expected"),
+                          (["--into", str(tmp_path / "none.md")], "No such file")):
+        assert __main__.main(["equations", *argv]) == 2
+        out, err = capsys.readouterr()
+        assert not out and message in err and err.count("\n") == 1
+
+
+def test_without_a_clone(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "ROOT", tmp_path)                    # as pip leaves it
+    found = {entry.tag: entry for entry in index.entries()}
+    assert found == {tag: entry._replace(lessons=(), tests=()) for tag, entry in ENTRIES.items()
+                     if entry.functions}
+    assert __main__.main(["equations"]) == 0
+    assert capsys.readouterr().out.endswith("are beside the package in a clone.\n")
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_cells_are_those_of_jupytext(number):
+    jupytext = pytest.importorskip("jupytext", reason="the extra `notebook` counts the cells anew")
+    path, = ROOT.glob(f"tutorials/{number}_*.py")
+    cells = jupytext.reads(path.read_text("utf-8"), fmt="py:percent").cells
+    assert len(cells) == len(LESSONS[number])
+    for entry in ENTRIES.values():
+        first = [n for n, cell in enumerate(cells, 1) if entry.tag in index.named(cell.source)][:1]
+        assert [cell for lesson, cell in entry.lessons if lesson == number] == first
 
 
 def test_every_lesson_is_in_the_reading_order():

@@ -28,6 +28,7 @@ MATRICES = {
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_compatible_gives_the_matrix_itself(lib, name):
+    """K.33. Square or not, of full rank or not, zero too."""
     A = MATRICES[name]
     Phi, Psi = map(lib.host, features.compatible(lib.array(A)))
     p = min(A.shape)
@@ -48,7 +49,7 @@ def test_compatible_is_the_pseudo_inverse(name):
 
 @pytest.mark.parametrize("shape", [(4, 6), (5, 5), (6, 4), (1, 3), (3, 1)])
 def test_compatible_with_another_C(lib, rng, shape):
-    """A C A for every C, and A only if C is an inverse in the sense A C A = A (V25)."""
+    """V25. K = A C A is A itself if and only if C is a {1}-inverse of A, A C A = A."""
     A, C = rng.standard_normal(shape), rng.standard_normal(shape[::-1])
     Phi, Psi = map(lib.host, features.compatible(lib.array(A), lib.array(C)))
     assert Phi.shape[1] == Psi.shape[1] == min(shape)
@@ -81,6 +82,7 @@ SHAPES = [(4, 6, 3), (5, 5, 2), (6, 4, 3), (1, 1, 1), (1, 5, 2)]
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cosine(lib, rng, shape):
+    """K.25. The product of the features is the kernel; each has length 1."""
     N, M, d = shape
     X, Z = lib.array(rng.standard_normal((N, d))), lib.array(rng.standard_normal((M, d)))
     Phi, Psi = map(lib.host, features.cosine(X, Z))
@@ -94,6 +96,7 @@ def test_cosine(lib, rng, shape):
     (1, 1.0, 1.0), (2, 1.0, 1.0), (3, 0.5, 2.0), (2, 1.0, 0.0), (4, 1.0, 0.0), (3, -1.0, 0.5),
     (2, -0.7, -0.3), (3, 1.0, -1.0), (2, 0.0, 2.0)])
 def test_polynomial(lib, rng, shape, degree, gamma, coef0):
+    """S.8. The product of the features is the kernel; their number is that of the monomials."""
     N, M, d = shape
     X, Z = lib.array(rng.standard_normal((N, d))), lib.array(rng.standard_normal((M, d)))
     parameters = {"degree": degree, "gamma": gamma, "coef0": coef0}
@@ -112,7 +115,7 @@ def test_polynomial_monomials():
 
 
 def test_positive_random_draws_the_same_everywhere(lib, rng):
-    """The formula of one feature at a time, with w drawn on the host in float64."""
+    """S.32. The formula of one feature at a time, with w drawn on the host in float64."""
     X, Z = rng.standard_normal((3, 4)), rng.standard_normal((2, 4))
     W = np.random.default_rng(5).standard_normal((4, 6))
     got = features.positive_random(lib.array(X), lib.array(Z), m=6, seed=5)
@@ -122,7 +125,10 @@ def test_positive_random_draws_the_same_everywhere(lib, rng):
 
 
 def test_positive_random_is_unbiased(rng):
-    """E phi(q)^T phi(k) = exp(<q, k>); the mean of 100,000 lies within five standard errors."""
+    """V21. Positive random features estimate exp⟨q, k⟩ without bias with 1/√m on each side.
+
+    The mean of 100,000 lies within five standard errors.
+    """
     q, k = 0.5 * rng.standard_normal((1, 3)), 0.5 * rng.standard_normal((1, 3))
     m = 100_000
     Phi, Psi = features.positive_random(q, k, m=m, seed=1)
@@ -152,7 +158,7 @@ def test_positive_random_refuses_what_is_undefined():
 
 
 def test_data_dependent(lib, rng):
-    """Phi (F^T F) Psi^T, for fewer and for more rows of F than features (K.9, V28)."""
+    """K.9, V28. Phi (F^T F) Psi^T, for fewer and for more rows of F than features."""
     Phi, Psi = rng.standard_normal((5, 3)), rng.standard_normal((4, 3))
     for n in (1, 2, 3, 7):
         F = rng.standard_normal((n, 3))

@@ -59,6 +59,7 @@ def both_data(N, M, d):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_double_loop(lib, name, shape):
+    """K.3, K.25, S.6, S.7, S.8, S.9. Each kernel against one pair of points at a time."""
     kernel, parameters, number = KERNELS[name]
     X, Z = both_data(*shape)
     want = [[number(x, z, Z) for z in Z] for x in X]
@@ -93,7 +94,7 @@ def test_rows_sum_to_one_and_columns_do_not(lib, name):
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, -1e4])
 def test_rbf_under_a_common_offset(lib, offset):
-    """|x|^2 + |z|^2 - 2<x, z> cancels in float32. The differences here are exact in binary."""
+    """S.9. |x|^2 + |z|^2 - 2<x, z> cancels in float32. The differences here are exact in binary."""
     X, Z = np.array([[0.0, 1.0]]), np.array([[0.25, 1.0], [0.0, 1.5], [0.0, 1.0]])
     K = lib.host(kernels.rbf(lib.array(X + offset), lib.array(Z + offset)))
     np.testing.assert_allclose(K, np.exp([[-0.0625, -0.25, 0.0]]), rtol=lib.tol)
@@ -204,7 +205,7 @@ def projector(n):
 
 @pytest.mark.parametrize("shape", [(4, 6), (5, 5), (6, 4), (1, 1), (1, 5), (5, 1)])
 def test_center(lib, rng, shape):
-    """P_N K P_M, and every row and column has mean 0."""
+    """V23. P_N K P_M, and every row and column has mean 0."""
     K = rng.standard_normal(shape) + 3.0
     got = lib.host(kernels.center(lib.array(K)))
     want = projector(shape[0]) @ K @ projector(shape[1])
@@ -214,7 +215,7 @@ def test_center(lib, rng, shape):
 
 
 def test_new_points_lose_the_training_means(lib, rng):
-    """Features minus the mean feature of the training points: the slower truth."""
+    """V23. Features minus the mean feature of the training points: the slower truth."""
     Phi, Psi, rows, columns = (rng.standard_normal((n, 3)) + 1.0 for n in (5, 4, 3, 2))
     phi, psi = np.mean(Phi, axis=0), np.mean(Psi, axis=0)
     K = lib.array(Phi @ Psi.T)

@@ -49,7 +49,7 @@ CASES = {                                                   # K, number of compo
 
 @pytest.mark.parametrize("case", CASES)
 def test_golub_kahan(lib, case):
-    """(K.15), orthonormal columns, the sigma of NumPy's SVD with their multiplicity, the sign rule.
+    """K.15. Orthonormal columns, the sigma of NumPy's SVD with their multiplicity, the sign rule.
 
     Tolerance: tol = 1e-10 for K^T H_e = H_r Sigma, or ten roundings in float32; the rest is as
     exact as an SVD.
@@ -234,10 +234,7 @@ def blocks(Phi, Psi, rows, columns):
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_chunks_equal_the_whole(lib, split):
-    """Solved block by block or at once: the same numbers and signs.
-
-    Tolerance: kappa = 1e2 at most here, so a hundred of the roundings of lib.tol.
-    """
+    """K.39. Solved block by block or at once: the same numbers and signs."""
     Phi, Psi = features(23, 19, 5)
     pairs = [tuple(None if A is None else lib.array(A) for A in pair)
              for pair in blocks(Phi, Psi, *SPLITS[split])]

@@ -20,7 +20,7 @@ def spectrum(*sigma):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_svd(lib, rng, shape):
-    """Orthonormal columns whose product is K: that is an SVD; NumPy's sigma as a peer."""
+    """K.6. Orthonormal columns whose product is K: that is an SVD; NumPy's sigma as a peer."""
     K = rng.standard_normal(shape)
     U, sigma, V = map(lib.host, linalg.svd(lib.array(K)))
     k = min(shape)

@@ -43,7 +43,7 @@ EXACT = {                                       # K, rows, columns: the corner h
 
 @pytest.mark.parametrize("case", EXACT)
 def test_exact_at_the_rank(lib, case):
-    """K itself (V33), also where the corner is singular: no NaN, no warning, no large entries.
+    """V33. K itself, also where the corner is singular: no NaN, no warning, no large entries.
 
     Tolerance: the corner's sigma_1 / sigma_r is below 100 in all cases.
     """
@@ -67,7 +67,7 @@ def test_factors_multiply_to_the_approximation(lib, case):
 
 
 def test_pseudo_inverse(rng):
-    """Landmarks below the rank: K_rows pinv(K_landmarks) K_cols, and no longer K."""
+    """V33. Landmarks below the rank: K_rows pinv(K_landmarks) K_cols, and no longer K."""
     K = rng.standard_normal((12, 10))
     K_rows, K_landmarks, K_cols = parts(K, [0, 3, 5, 7], [1, 2, 8])
     got = nystrom.approximate(K_rows, K_landmarks, K_cols)
@@ -112,7 +112,7 @@ def test_scales_by_hand():
 
 @pytest.mark.parametrize("rank", [None, 1, 3])
 def test_formula(lib, rng, rank):
-    """(K.37), entry by entry, for n, m, N and M all different; one joint sign."""
+    """K.37. Entry by entry, for n, m, N and M all different; one joint sign."""
     K = rng.standard_normal((8, 3)) @ rng.standard_normal((3, 7))
     N, M, rows, columns = 80, 70, [1, 2, 4, 6], [0, 3, 5, 6, 2]
     three = parts(K, rows, columns)

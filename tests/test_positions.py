@@ -30,6 +30,7 @@ def sinusoid(position, d):
 # --- tables of positions -----------------------
 
 def test_sinusoids(lib):
+    """S.12. One sine and cosine at a time; the Gram matrix depends on i - j alone."""
     for N, d, first in [(1, 2, 0), (7, 6, 0), (9, 4, -4), (3, 8, 100)]:
         t = sinusoids(N, d, first=first, beside=lib.array([0.0]))
         close(t, [sinusoid(first + i, d) for i in range(N)], lib)
@@ -51,6 +52,7 @@ def test_sinusoids(lib):
 
 @SIZES
 def test_offset_table(lib, N, M):
+    """S.17. Row by row, clipped at both ends."""
     for L in (0, 1, 3, 9):
         table, = draw(0, (2 * L + 1, 3))
         R = offset_table(lib.array(table), N, M)
@@ -85,7 +87,8 @@ def published_rel_shift(raw):
 
 
 @pytest.mark.parametrize("N, L", [(2, 0), (6, 0), (6, 3), (1, 4)])
-def test_published_shift_is_right_behind_its_mask_only(N, L):              # D23
+def test_published_shift_is_right_behind_its_mask_only(N, L):
+    """D23. The published relative shift is right for visible keys and arbitrary beyond."""
     np.testing.assert_array_equal(published_rel_shift(np.array([[1, 2], [3, 4]])), [[2, 0], [3, 4]])
     M = N + L
     raw, = draw(2, (N, N + M - 1))
@@ -97,7 +100,11 @@ def test_published_shift_is_right_behind_its_mask_only(N, L):              # D23
 # --- Transformer-XL -----------------------
 
 @SIZES
-def test_product_kernel_of_transformer_xl(lib, N, M):                      # S.14, S.15
+def test_product_kernel_of_transformer_xl(lib, N, M):
+    """S.14, S.15. Against loops over queries and keys.
+
+    D20. S.14 keeps two of the four terms of S.16 and is one exponential kernel on a concatenation.
+    """
     d, d_t = 4, 6
     q, k, W_R = draw(3, (2, N, d), (M, d), (d_t, d))
     R = sinusoids(N + M - 1, d_t, first=1 - N)[::-1] @ W_R
@@ -117,13 +124,20 @@ def test_product_kernel_of_transformer_xl(lib, N, M):                      # S.1
     close(A, one, lib, factor=300)
 
 
-def test_relative_kernel_is_not_symmetric():                               # D21
+def test_relative_kernel_is_not_symmetric():
+    """D21. The position factor of S.14 is not symmetric."""
     t = np.array([[math.sin(a), math.cos(a)] for a in (math.pi / 2, 0, -math.pi / 2)])
     log_kappa = relative(np.array([[1.0, 0.0], [1.0, 0.0]]), t, scale=1.0)
     np.testing.assert_allclose(log_kappa, [[0, -1], [1, 0]], atol=1e-15)
 
 
-def test_four_terms_of_transformer_xl():                                   # S.16, D20, D22
+def test_four_terms_of_transformer_xl():
+    """S.16. The logit of Transformer-XL, (q + u)·k + (q + v)·R_{i−j}W_R. Source: code of Dai et al.
+    2019.
+
+    D20. Its exponential has four factors, and S.14 the first two.
+    D22. The term u·k does not cancel.
+    """
     N = 6
     q, k, R, u, v = draw(4, (N, 4), (N, 4), (2 * N - 1, 4), (4,), (4,))
     full = weights(q + u, k, log_factor=relative(q + v, R))
@@ -138,7 +152,8 @@ def test_four_terms_of_transformer_xl():                                   # S.1
     assert float((1 + 3) * 2 + relative([[1.0 + 4.0]], [[5.0]])[0, 0]) == 2 + 5 + 6 + 20
 
 
-def test_shifts_are_equivariant_with_offsets_and_a_window():               # D30
+def test_shifts_are_equivariant_with_offsets_and_a_window():
+    """D30. A table of offsets with a window is equivariant to shifts."""
     x, table, t = draw(5, (12, 4), (7, 4), (12, 4))
 
     def layer(x, t=0.0):
@@ -153,7 +168,11 @@ def test_shifts_are_equivariant_with_offsets_and_a_window():               # D30
 # --- look-up tables -----------------------
 
 @SIZES
-def test_look_up_table(lib, N, M):                                         # S.17, D24
+def test_look_up_table(lib, N, M):
+    """S.17. Against loops over queries and keys.
+
+    D24. The key side of Shaw's table is a factor of the kernel.
+    """
     L = 2
     q, k, table = draw(6, (2, N, 4), (2, M, 4), (2 * L + 1, 4))
     logits = np.zeros((2, N, M))
@@ -170,7 +189,12 @@ def test_look_up_table(lib, N, M):                                         # S.1
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("N, d", [(3, 2), (9, 4), (20, 8)])
-def test_product_of_symmetric_kernels(N, d, seed):                         # S.18, D15, D11
+def test_product_of_symmetric_kernels(N, d, seed):
+    """S.18. Two kernels multiplied, then normalised.
+
+    D15. S.18 is one exponential kernel on the concatenation [fW_F, tW_T].
+    D11. Products of positive semi-definite kernels are positive semi-definite.
+    """
     f, W_F, W_T = draw(seed, (N, 5), (5, d), (6, d))
     F, T = f @ W_F, sinusoids(N, 6) @ W_T
     A = weights(F, F, log_factor=absolute(T, T))
@@ -189,14 +213,19 @@ def test_concatenation_by_hand():
     np.testing.assert_allclose(got[0, 0] / got[0, 1], math.exp(5), rtol=1e-14)
 
 
-def test_symmetric_product_is_absolute():                                  # D17
+def test_symmetric_product_is_absolute():
+    """D17. S.18 is absolute, not relative, unless W_T W_Tᵀ is a multiple of I on each frequency."""
     t = sinusoids(3, 2)
     kept = t[:, :1]             # W_T keeps sin i alone
     log_kappa = absolute(kept, kept)
     np.testing.assert_allclose([log_kappa[0, 1], log_kappa[1, 2]], [0.0, 0.765], atol=5e-4)
 
 
-def test_symmetric_kernel_has_no_previous_token_head():                    # D18
+def test_symmetric_kernel_has_no_previous_token_head():
+    """D18. A positive semi-definite kernel that prefers the previous position by a margin m in
+    every row needs κ(0, 0) ≥ e^{2mn} κ(n, n): none of offsets alone does, while the diagonal is
+    visible.
+    """
     rng = np.random.default_rng(7)
     t = sinusoids(24, 16)
     for _ in range(200):
@@ -212,7 +241,11 @@ def test_symmetric_kernel_has_no_previous_token_head():                    # D18
     assert (inner.argmax(axis=1) == np.arange(23)).all()
 
 
-def test_additive_positions_are_a_product_of_four():                       # S.13, D16
+def test_additive_positions_are_a_product_of_four():
+    """S.13. Additive position, κ(f + t, f′ + t′). Source: Tsai et al. 2019; Vaswani et al. 2017.
+
+    D16. Additive position is a product of four exponential kernels.
+    """
     f, t, g, s, W_q, W_k = draw(8, (5, 4), (5, 4), (6, 4), (6, 4), (4, 3), (4, 3))
     A = weights((f + t) @ W_q, (g + s) @ W_k)
     terms = [absolute(a @ W_q, b @ W_k) for a in (f, t) for b in (g, s)]
@@ -224,6 +257,7 @@ def test_additive_positions_are_a_product_of_four():                       # S.1
 
 @SIZES
 def test_absolute(lib, N, M):
+    """S.18. One pair of positions at a time."""
     t_q, t_k = draw(9, (2, N, 3), (M, 3))
     for scale in (None, 0.5):
         want = np.array([[[a @ b for b in t_k] for a in batch] for batch in t_q])

@@ -51,7 +51,7 @@ def sizes(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_coupled_covariances(lib, case):
-    """(K.17) times Sigma, (K.12) and W_e^T W_r = Sigma; every component, also of sigma = 0.
+    """K.17, V14. Times Sigma, and W_e^T W_r = Sigma; every component, also of sigma = 0.
 
     Tolerance: the Gram matrix may lose a factor of kappa^2 <= 1e4 (float32: 100), here it is < 1e3
     in all that is compared, hence a hundred of the thousand roundings of lib.tol.
@@ -73,7 +73,7 @@ def test_coupled_covariances(lib, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_rebuilds_the_kernel_matrix(lib, case):
-    """K = E Lambda R^T over the numerical rank (V14), which is that of K."""
+    """V15. K = E Lambda R^T over the numerical rank, which is that of K."""
     Phi, Psi = CASES[case]
     K = Phi @ Psi.T
     solution = primal.solve(lib.array(Phi), lib.array(Psi))
@@ -150,7 +150,8 @@ def gram_alone(Phi, Psi):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("condition", [1e0, 1e1, 1e2, 1e3, 1e4, 1e6, 1e8, 3e9])
 def test_opposed_features(seed, condition):
-    """Gram: error kappa^2 eps up to kappa = 100; QR above: kappa eps. Ten of each are allowed.
+    """K.39. Gram: error kappa^2 eps up to kappa = 100; QR above: kappa eps. Ten of each are
+    allowed.
 
     kappa eps cannot be beaten: rounding the entries of Phi and Psi once moves sigma by as much.
     """
@@ -236,7 +237,11 @@ def random_point(rng, p=3, s=2, N=5, M=4):
 
 
 def test_objective(lib, rng):
-    """The sums of the paper, one point and one component at a time (K.8)."""
+    """K.8. The primal problem: J as sums over rows and columns, subject to e_i = W_eᵀφ(x_i), r_j =
+    W_rᵀψ(z_j). Source: Chen et al. 2023.
+
+    K.10. The sums, one point and one component at a time.
+    """
     W_e, W_r, Lambda, Phi, Psi = point = random_point(rng)
     want = 0.0
     for l in range(2):
@@ -248,7 +253,7 @@ def test_objective(lib, rng):
 
 
 def test_gradient(lib, rng):
-    """The rows of (K.18), and autograd's derivative of the objective."""
+    """K.18. Against autograd's derivative of the objective."""
     W_e, W_r, Lambda, Phi, Psi = point = random_point(rng)
     dW_e, dW_r = map(lib.host, primal.gradient(*map(lib.array, point)))
     want_e = grad(primal.objective, 0)(*point)
@@ -260,12 +265,14 @@ def test_gradient(lib, rng):
 
 @pytest.mark.parametrize("n", range(5))
 def test_objective_by_central_differences(rng, n):
+    """V1. In every argument."""
     point = random_point(rng)
     assert_gradient(lambda x: primal.objective(*point[:n], x, *point[n+1:]), point[n])
 
 
 def test_gradient_can_be_differentiated(rng):
-    """Its derivative is the Hessian of J, which is symmetric: half of it is (K.18) once more."""
+    """K.18. Its derivative is the Hessian of J, which is symmetric: half of it is K.18 once more.
+    """
     point, C = random_point(rng), rng.standard_normal((2, 3, 2))
     for n in range(5):
         assert_gradient(lambda x: sum(anp.sum(c * g) for c, g in zip(
@@ -273,7 +280,8 @@ def test_gradient_can_be_differentiated(rng):
 
 
 def test_objective_by_hand():
-    """Phi = diag(2, 1), Psi = I: J = 0 at W = (1, 1), lambda = 4/7, which is no solution (V5)."""
+    """V5. J = 0 is necessary, not sufficient: W_e = W_r = (1, 1), λ = 4/7 on Φ = diag(2, 1), Ψ = I.
+    """
     one, Phi, Psi = np.ones((2, 1)), np.diag([2.0, 1.0]), np.eye(2)
     assert abs(primal.objective(one, one, [4 / 7], Phi, Psi)) < 1e-15
     dW_e, dW_r = primal.gradient(one, one, [4 / 7], Phi, Psi)
@@ -283,7 +291,7 @@ def test_objective_by_hand():
 
 @pytest.mark.parametrize("chosen", [[0], [3], [1, 2], [0, 3], [2, 0, 1], [0, 1, 2, 3], [1, 1]])
 def test_every_set_of_components_is_stationary(rng, chosen):
-    """J = 0 and no gradient, in any order and with any scale per component (V3)."""
+    """V3. J = 0 and no gradient, in any order and with any scale per component."""
     Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
     W_e, sigma, W_r = primal.solve(Phi, Psi)
     scale = rng.uniform(0.5, 2.0, len(chosen))
@@ -298,7 +306,7 @@ def test_every_set_of_components_is_stationary(rng, chosen):
 # --- between the sides
 
 def test_the_sides_cross(lib, rng):
-    """W_e = Psi^T H_r and W_r = Phi^T H_e, summed point by point (K.12)."""
+    """K.12. W_e = Psi^T H_r and W_r = Phi^T H_e, summed point by point."""
     Phi, Psi, H_e, H_r = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), (5, 2), (4, 2)))
     sigma = np.array([2.0, 1.0])
     W_e, kept, W_r = map(lib.host, primal.from_dual(
@@ -312,7 +320,7 @@ def test_the_sides_cross(lib, rng):
 
 @pytest.mark.parametrize("case", ["p<N<M", "N<M<p", "1x1", "repeated", "rank-2"])
 def test_to_dual(lib, case):
-    """H_e = E Lambda, H_r = R Lambda (K.13): orthonormal, and there and back is the identity."""
+    """K.13. H_e = E Lambda, H_r = R Lambda: orthonormal, and there and back is the identity."""
     Phi, Psi = map(lib.array, CASES[case])
     solution = primal.solve(Phi, Psi)
     variables = primal.to_dual(solution, Phi, Psi)
@@ -327,7 +335,7 @@ def test_to_dual(lib, case):
 
 @pytest.mark.parametrize("case, rank", [("rank-2", 2), ("zero", 0), ("antisymmetric", 4)])
 def test_to_dual_needs_sigma_above_zero(case, rank):
-    """Lambda = 1 / sigma exists only there; the error names the numerical rank (V16)."""
+    """V16. Lambda = 1 / sigma exists only there; the error names the numerical rank."""
     Phi, Psi = CASES[case]
     solution = primal.solve(Phi, Psi, rank=sizes(case)[3])
     with pytest.raises(ValueError, match=f"sigma > 0: numerical rank {rank} expected"):
@@ -335,7 +343,7 @@ def test_to_dual_needs_sigma_above_zero(case, rank):
 
 
 def test_scores(lib, rng):
-    """e(x) = W_e^T phi(x), r(z) = W_r^T psi(z): each side with its own weights (K.20)."""
+    """K.14, K.20. e(x) = W_e^T phi(x), r(z) = W_r^T psi(z): each side with its own weights."""
     W_e, W_r, new = (rng.standard_normal(shape) for shape in ((3, 2), (3, 2), (4, 3)))
     solution = tuple(map(lib.array, (W_e, [2.0, 1.0], W_r)))
     for score, W in ((primal.e_scores, W_e), (primal.r_scores, W_r)):

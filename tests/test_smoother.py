@@ -86,6 +86,7 @@ def smoothed_by_definition(case, N, M):
 @pytest.mark.parametrize("N, M", [(5, 5), (3, 6), (6, 3), (1, 4), (4, 1), (1, 1)])
 @pytest.mark.parametrize("case", range(len(CASES)), ids=map(str, CASES))
 def test_attention(lib, case, N, M):
+    """S.2. Against the definition, one query at a time, for every kernel, factor and filter."""
     arrays, table = smoothed_by_definition(case, N, M)
     kernel, parameters = CASES[case]
     for mask, extra, want in table:
@@ -110,7 +111,11 @@ def test_leading_axes_broadcast(kernel, leads):
         close(attention(Q, K, V, kernel=kernel, mask=mask), want)
 
 
-def test_weights_are_a_stochastic_matrix():                                # D2
+def test_weights_are_a_stochastic_matrix():
+    """S.3. By hand, and as a matrix that averages.
+
+    D2. Weights ≥ 0 that sum to 1: outputs lie between the smallest and the largest visible value.
+    """
     rng = np.random.default_rng(1)
     Q, K, V = rng.standard_normal((20, 4)), rng.standard_normal((20, 4)), rng.standard_normal(20)
     for kernel in ("exponential", "rbf", "polynomial"):
@@ -125,7 +130,10 @@ def test_weights_are_a_stochastic_matrix():                                # D2
 
 
 @pytest.mark.parametrize("size", [1e-2, 1.0, 1e2, 1e4])
-def test_softmax_attention_is_the_exponential_smoother(size):              # D1
+def test_softmax_attention_is_the_exponential_smoother(size):
+    """D1. Softmax attention is the smoother S.2 with the kernel S.6; the mask multiplies the
+    kernel, not the logits.
+    """
     rng = np.random.default_rng(2)
     Q, K = size * rng.standard_normal((9, 5)), rng.standard_normal((7, 5))
     want = softmax(Q @ K.T / math.sqrt(5), axis=1)
@@ -148,6 +156,10 @@ def test_a_function_as_kernel(kernel):
 
 
 def test_kernel_reaches_past_the_names():
+    """D29. A causal filter alone can tell the absolute position.
+
+    D28, D29. By hand, with equal weights.
+    """
     uniform = lambda Q, K: np.ones((Q.shape[-2], K.shape[-2]))
     # D29: the causal filter alone gives absolute position
     flag = np.eye(4)[:, :1]
@@ -162,6 +174,7 @@ def test_kernel_reaches_past_the_names():
 
 @pytest.mark.parametrize("N, M", [(1, 1), (4, 4), (3, 7), (7, 3), (1, 5)])
 def test_filters(N, M):
+    """S.24, S.25, S.26, S.27. One query and one key at a time."""
     o = M - N
     grid = lambda visible: np.array([[visible(i, j) for j in range(M)] for i in range(N)])
     np.testing.assert_array_equal(causal(N, M), grid(lambda i, j: j <= i + o))
@@ -215,7 +228,8 @@ def test_every_filter_is_leaving_keys_out(kernel):
     close(smooth(Q, K, V, mask=masks), want)
 
 
-def test_mask_multiplies_the_kernel_not_the_logits():                      # D1
+def test_mask_multiplies_the_kernel_not_the_logits():
+    """D1. By hand: a hidden third key, and what a logit of 0 would give it."""
     Q, K = [[1.0]], [[1.0], [2.0], [3.0]]
     A = weights(Q, K, mask=[True, True, False])[0]
     np.testing.assert_allclose(A, [0.269, 0.731, 0.0], atol=5e-4)          # three digits on paper
@@ -383,7 +397,8 @@ def test_rbf_far_from_the_origin(lib):
 
 # --- linear and polynomial: what is no smoother -----------------------
 
-def test_linear_kernel_is_not_a_smoother():                                # D8
+def test_linear_kernel_is_not_a_smoother():
+    """D8. The linear kernel is no smoother: its normaliser can vanish or be negative."""
     with pytest.raises(ValueError, match="linear kernel vanishes in 1 of 1 rows"):
         attention([[1.0]], [[1.0], [-1.0]], [[1.0], [2.0]], kernel="linear")
     with pytest.warns(UserWarning, match="1 negative weights of 2, the least -999"):
@@ -410,7 +425,7 @@ def test_normaliser_vanishes_up_to_rounding():
 
 
 def test_linear_kernel_by_chance():
-    """Ten Gaussian keys in four dimensions: half of the normalisers are negative (D8)."""
+    """D8. Ten Gaussian keys in four dimensions: half of the normalisers are negative."""
     rng = np.random.default_rng(9)
     Q, K = rng.standard_normal((2000, 1, 4)), rng.standard_normal((2000, 10, 4))
     with pytest.warns(UserWarning, match="negative"):
@@ -421,7 +436,8 @@ def test_linear_kernel_by_chance():
     assert 0.03 < (abs(A).max(axis=2) > 10).mean() < 0.06                  # 0.044 +- 3 s.d.
 
 
-def test_polynomial_kernel_is_blind_to_signs():                            # D9
+def test_polynomial_kernel_is_blind_to_signs():
+    """D9. The homogeneous polynomial kernel is blind to the sign."""
     np.testing.assert_array_equal(
         weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0), [[0.5, 0.5]])
     with pytest.raises(ValueError, match="polynomial kernel vanishes"):
@@ -452,7 +468,12 @@ def test_guard():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("d", [1, 4, 17])
-def test_exponential_is_rbf_with_key_weights(d, seed):                     # D3, D4, D5, D6
+def test_exponential_is_rbf_with_key_weights(d, seed):
+    """D4. Exponential attention is rbf attention with key weights e^{‖k‖²/2}.
+
+    D5. Exponential and rbf attention agree for all queries if and only if all keys have one norm.
+    D6. rbf without ½ doubles the logits and adds a bias of the key.
+    """
     rng = np.random.default_rng(seed)
     Q, K = rng.standard_normal((6, d)), rng.standard_normal((5, d))
     key = lambda factor: factor * (K ** 2).sum(axis=1)[None, :]
@@ -468,6 +489,7 @@ def test_exponential_is_rbf_with_key_weights(d, seed):                     # D3,
 
 
 def test_exponential_and_rbf_by_hand():
+    """D4, D5, D6. By hand."""
     K = [[0.0], [math.sqrt(2 * math.log(2))]]
     np.testing.assert_allclose(weights([[0.0]], K), [[1 / 2, 1 / 2]], rtol=1e-15)
     np.testing.assert_allclose(weights([[0.0]], K, kernel="rbf", gamma=0.5), [[2 / 3, 1 / 3]],
@@ -479,7 +501,8 @@ def test_exponential_and_rbf_by_hand():
 
 
 @NAMED
-def test_query_factors_cancel_key_factors_do_not(kernel):                  # D7
+def test_query_factors_cancel_key_factors_do_not(kernel):
+    """D7. A factor of the query cancels, a factor of the key stays."""
     rng = np.random.default_rng(10)
     Q, K = positive(rng, 6, 3), positive(rng, 5, 3)
     A = weights(Q, K, kernel=kernel)
@@ -493,7 +516,11 @@ def test_query_factors_cancel_key_factors_do_not(kernel):                  # D7
 @settings(max_examples=40, deadline=None)
 @given(st.permutations(range(6)), st.integers(0, 2 ** 36 - 1),
        st.sampled_from(["exponential", "rbf", "polynomial", "features"]))
-def test_permutations(order, bits, kernel):                                # D26, S.29
+def test_permutations(order, bits, kernel):
+    """S.29. Joint equivariance: permuting input and filter permutes the output.
+
+    D26. Attention without position and filter is equivariant to order, at any depth.
+    """
     rng = np.random.default_rng(11)
     X = rng.standard_normal((6, 3))
     W = rng.standard_normal((3, 3, 3))
@@ -510,7 +537,11 @@ def test_permutations(order, bits, kernel):                                # D26
     close(layer(X[order], mask[np.ix_(order, order)]), layer(X, mask)[order], factor=1e4)
 
 
-def test_causal_filter_is_not_equivariant():                               # D27, D28
+def test_causal_filter_is_not_equivariant():
+    """D28. One causal layer without position does not see the order of what came before.
+
+    D27, D28. Two layers do, and one is not equivariant.
+    """
     rng = np.random.default_rng(12)
     X, order = rng.standard_normal((7, 4)), [3, 1, 4, 0, 5, 2, 6]          # the last one stays
     layer = lambda X: attention(X, X, X, mask=causal(7))
@@ -520,7 +551,8 @@ def test_causal_filter_is_not_equivariant():                               # D27
     assert abs(layer(layer(X[order]))[-1] - layer(layer(X))[-1]).max() > 0.01
 
 
-def test_four_masks_are_equivariant():                                     # D27
+def test_four_masks_are_equivariant():
+    """D27. Causal attention is not equivariant to order; only four fixed filters are."""
     X = np.random.default_rng(13).standard_normal((3, 2))
     masks = np.array(list(itertools.product([False, True], repeat=9))).reshape(512, 3, 3)
     O = attention(X, X, X, mask=masks)
@@ -541,7 +573,11 @@ def phi(X):
 
 
 @pytest.mark.parametrize("N, M", [(6, 6), (3, 8), (8, 3), (1, 5), (5, 1)])
-def test_linear_attention(lib, N, M):                                      # D32
+def test_linear_attention(lib, N, M):
+    """S.31. Against the definition with its features, for every filter.
+
+    D32. The running state equals the quadratic form.
+    """
     rng = np.random.default_rng(N + M)
     Q, K, V = (rng.standard_normal((2, 3, n, 4)) for n in (N, M, M))
     masks = some_masks(N, M)
@@ -611,7 +647,9 @@ def test_linear_attention_refuses_what_underflows():
         linear_attention([[0.0, -1000.0]], [[-1000.0, 0.0]], [[1.0]])
 
 
-def test_homogeneous_polynomial_has_finite_features():                     # D33
+def test_homogeneous_polynomial_has_finite_features():
+    """D33. The homogeneous polynomial of degree 2 is linear attention with the features vec(xxᵀ).
+    """
     rng = np.random.default_rng(15)
     Q, K, V = (rng.standard_normal((6, 3)) for _ in range(3))
     vec = lambda X: (X[:, :, None] * X[:, None, :]).reshape(6, 9)
