@@ -266,27 +266,34 @@ def _solutions(setter, stem):
 
 def _equations(setter):
     """The index of equations, each with its source, function, lesson and test."""
-    rows = []
-    for entry in setter.entries.values():
-        functions = "<br>".join(f"<code>{_source_link(name, name)}</code>"
-                                for name in entry.functions) or "—"
-        tests = "<br>".join(f"<code>{_source_link(name, name.partition('::')[2])}</code>"
-                            for name in entry.tests)
-        shown = "<br>".join(_lesson_link(number, f"{number}, cell {cell}", f"#cell-{cell}")
-                            for number, cell in entry.lessons)
-        rows.append(f'<tr id="{entry.tag}"><th scope="row">{entry.tag}</th>'
-                    f"<td>{html.escape(entry.statement)}</td><td>{html.escape(entry.source)}</td>"
-                    f"<td>{functions}</td><td>{shown}</td><td>{tests}</td></tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in
-                   ("tag", "statement", "source", "function", "lesson", "test"))
-    lead = "<h1>Equations</h1>" + setter.prose(
-        "K are the equations of the derivation, V the claims that follow from them, S and D those "
-        "of attention as a kernel smoother, EY is the theorem of Eckart and Young; the numbers are "
-        "ours. *Source* names a number of a paper only where it was read there. A dash: the "
-        "statement needs no function of its own, the test and the lesson show it.")
-    return Page("equations.html", "Equations",
-                f'{lead}<div class="wide" tabindex="0"><table class="index"><thead><tr>{head}'
-                f'</tr></thead><tbody>{"".join(rows)}</tbody></table></div>')
+    body = "<h1>Equations</h1>" + setter.prose(
+        "The numbers are ours; a number of a paper is named only where it was read there. Behind "
+        "each statement stand its source, the functions that are it, the lessons that show it and "
+        "the tests that hold it. A statement without a function is shown by its lesson and test.")
+    for kinds, title in (("K", "The derivation"), ("EV", "Claims about the derivation"),
+                         ("S", "Attention as a kernel smoother"), ("D", "Claims about smoothers")):
+        items = "".join(_entry(entry) for entry in setter.entries.values() if entry.tag[0] in kinds)
+        body += f'<h2 id="{kinds}">{title}</h2><ul class="index">{items}</ul>'
+    return Page("equations.html", "Equations", body)
+
+
+def _entry(entry):
+    code = "".join(f" · <code>{_source_link(name, name)}</code>" for name in entry.functions)
+    shown = ", ".join(_lesson_link(number, f"{number} cell {cell}", f"#cell-{cell}")
+                      for number, cell in entry.lessons)
+    tests = ", ".join(f"<code>{_source_link(name, name.partition('::')[2])}</code>"
+                      for name in entry.tests)
+    return (f'<li id="{entry.tag}"><p><strong>{entry.tag}</strong> '
+            f'{_subscripts(html.escape(entry.statement))}</p><p class="small">'
+            f"{html.escape(entry.source)}{code} · lesson {shown} · {tests}</p></li>")
+
+
+def _subscripts(text):
+    """HTML in which W_e stands as in print, but not in code."""
+    parts = re.split("(<code>.*?</code>)", text)
+    parts[::2] = [re.sub(r"(?<=[A-Za-zΑ-ω])_([a-z]{1,2})(?![a-z])", r"<sub>\1</sub>", part)
+                  for part in parts[::2]]
+    return "".join(parts)
 
 
 def _readme(heading):
@@ -296,7 +303,8 @@ def _readme(heading):
 
 
 def _notation(setter):
-    return Page("notation.html", "Notation", "<h1>Notation</h1>" + setter.prose(_readme("Notation")))
+    return Page("notation.html", "Notation",
+                "<h1>Notation</h1>" + _subscripts(setter.prose(_readme("Notation"))))
 
 
 def _sources(setter):

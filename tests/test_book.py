@@ -132,7 +132,7 @@ def test_the_start_page_has_a_picture_and_a_sentence_for_each_lesson(pages):
 def test_equations_lead_to_source_lesson_and_test(pages, site):
     page = (site / "equations.html").read_text(encoding="utf-8")
     for entry in index.entries():
-        row = page.partition(f'<tr id="{entry.tag}">')[2].partition("</tr>")[0]
+        row = page.partition(f'<li id="{entry.tag}">')[2].partition("</li>")[0]
         assert len(re.findall('href="source/', row)) == len(entry.functions) + len(entry.tests)
         assert len(re.findall('href="[^"]+#cell-', row)) == len(entry.lessons)
     lines = (site / "source" / "primal.html").read_text(encoding="utf-8").split("\n")
