@@ -22,7 +22,8 @@ def numbers(got, shape, name):
     except ValueError:                              # rows of different length
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be real numbers of shape {shape}, got {' '.join(repr(got).split()):.60}")
+        came = " ".join(repr(got).split())
+        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
     if not np.all(np.isfinite(array)):
@@ -33,7 +34,8 @@ def numbers(got, shape, name):
 def pair(got, names):
     """The two parts of an answer."""
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise ValueError(f"return the two arrays {names}, got {' '.join(repr(got).split()):.60}")
+        came = " ".join(repr(got).split())
+        raise ValueError(f"return the two arrays {names}, got {came:.60}")
     return got
 
 
@@ -53,8 +55,8 @@ def check_1_1(function):
         got = numbers(function(K, sigma, H_r), H_e.shape, f"{name}: H_e")
         same = lambda want: np.abs(got - want).max() < 1e-8 * np.abs(want).max()
         if same(H_e * sigma):
-            raise AssertionError(f"{name}: these are the scores K H_r = H_e Sigma: divide column "
-                                 "l by sigma_l, so that its length is 1")
+            raise AssertionError(f"{name}: this is K H_r = H_e Sigma: divide column l "
+                                 "by sigma_l, so that its length is 1")
         if len(K) == K.shape[1] and same(K.T @ H_r / sigma) and not same(H_e):
             raise AssertionError(f"{name}: K^T turns row weights into column weights; H_r are "
                                  "column weights and go with K")
@@ -90,8 +92,8 @@ def check_1_2(function):
             raise AssertionError(f"{name}: {got} are not the {N + M} eigenvalues of a {N + M} x "
                                  f"{N + M} matrix; each sigma > 0 uses two of them")
         if got[0] != got[2]:
-            raise AssertionError(f"{name}: {got}, but the eigenvalues come in pairs +sigma, -sigma: "
-                                 "as many are positive as negative")
+            raise AssertionError(f"{name}: {got}, but the eigenvalues come in pairs +sigma, "
+                                 "-sigma: as many are positive as negative")
         if got == [min(N, M), N + M - 2 * min(N, M), min(N, M)] and got != want:
             raise AssertionError(f"{name}: {got} would be right at full rank, but the rank is "
                                  f"{want[0]}")
