@@ -23,7 +23,7 @@ rng = np.random.default_rng(0)
 # The usual kernel compares two points of one kind. Here the rows belong to points $x_i$ and the
 # columns to points $z_j$, each with its own feature map into a common space (K.5):
 # $$ K_{ij} = \kappa(x_i, z_j) = \langle \phi(x_i), \psi(z_j) \rangle. $$
-# In matrices $K = \Phi\Psi^\top$, with $\phi(x_i)$ the rows of $\Phi$ and $\psi(z_j)$ those of $\Psi$.
+# In matrices $K = \Phi\Psi^\top$: the rows of $\Phi$ are $\phi(x_i)$, those of $\Psi$ $\psi(z_j)$.
 # The maps reconcile spaces of different dimension. With the points as rows of $X$ and $Z$,
 # $\phi(x) = W_q^\top x$, the *query* of $x$, and $\psi(z) = W_k^\top z$, the *key* of $z$, give
 # $K = X W_q W_k^\top Z^\top$, of rank at most the common dimension.
