@@ -41,10 +41,10 @@ assert np.abs(K @ K.T @ H_e - H_e * sigma ** 2).max() < 1e-12
 print(f"by hand against dual.solve: {gap:.1e}")
 # %% [markdown]
 # ## 2. Who moves where
-# $K_{ij}$ counts the people who moved from province $i$ to province $j$ of Canada between 1966 and
-# 1971. Each province occurs twice: in a row, as a sender, and in a column, as a receiver. Collect
-# $s$ components as columns of $H_e$ (N x s) and $H_r$ (M x s), and their $\sigma$, descending, on
-# the diagonal of $\Sigma$ (K.7, K.15; Lanczos, 1958):
+# From 1966 to 1971, $K_{ij}$ people moved from province $i$ to province $j$ of Canada. Each occurs
+# twice: in a row, as a sender, and in a column, as a receiver. Collect $s$ components as
+# columns of $H_e$ ($N \times s$) and $H_r$ ($M \times s$), and their $\sigma$, descending, on the
+# diagonal of $\Sigma$ (K.7, K.15; Lanczos, 1958):
 # $$ K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad H_e^\top H_e = I = H_r^\top H_r. $$
 # With as many components as $K$ has rank, they rebuild it: $K = H_e \Sigma H_r^\top$ (K.6), the
 # singular value decomposition.
@@ -58,7 +58,7 @@ assert np.abs(H_e * sigma @ H_r.T - K).max() < 1e-13 * sigma[0]
 print(f"residual of K.15: {residual / sigma[0]:.1e} sigma_1")
 for name, roles in (("QUE", [0.670, 0.181]), ("BC", [0.204, 0.521])):       # to three digits
     np.testing.assert_allclose([H[provinces == name, 0][0] for H in (H_e, H_r)], roles, atol=5e-4)
-# %% The table of moves, and beside it each province with two weights, as sender and as receiver
+# %% The table of moves, and each province with two weights, as a sender and as a receiver
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.2), width_ratios=(1.2, 1))
 plots.matrix(left, K / 1000, rows=provinces, columns=provinces, title="thousands who moved, i to j")
 left.tick_params(labelsize=7)

@@ -118,7 +118,7 @@ built = {"linear": kernels.linear(X, Z), "cosine": kernels.cosine(X, Z),
 spectra = {name: dual.solve(K).sigma for name, K in built.items()}
 assert [len(sigma) for sigma in spectra.values()] == [3, 3, 6, 10, 60, 60]
 assert all(spectra[name][-1] < 1e-5 * spectra[name][0] for name in ("exponential", "rbf"))
-# %% Spectra of six kernels of points in three dimensions: four end, at 3, 3, 6 and 10, two go on
+# %% Spectra of six kernels in three dimensions: four end, after 3, 3, 6 and 10, two go on
 figure, ax = plt.subplots(figsize=(6.4, 3.4))
 for (name, sigma), mark in zip(spectra.items(), "os^vDP"):
     ax.loglog(np.arange(1, len(sigma) + 1), sigma / sigma[0], mark + "-", lw=0.8, label=name)
@@ -165,7 +165,7 @@ overlap = abs(solved["exponential"].H_e[:, 0] @ solved["softmax"].H_e[:, 0])
 np.testing.assert_allclose([*top[1:], overlap], [3.582, 6.256, 0.342], atol=1e-3)
 np.testing.assert_allclose(second / top, [0.79, 0.26, 0.29], atol=5e-3)
 print(f"sigma_1 of softmax {top[1]:.3f}, overlap of h_e with that of exponential {overlap:.3f}")
-# %% Ten leading singular values of a head, over the first: both normalisations fall off faster
+# %% Singular values of a head over the first: with either normalisation the second is low
 figure, ax = plt.subplots(figsize=(6.4, 3))
 for (name, pair), mark in zip(solved.items(), "os^"):
     ax.plot(np.arange(1, 11), pair.sigma[:10] / pair.sigma[0], mark + "-", label=name)
@@ -207,7 +207,7 @@ print(f"variance in the first uncentred score: {share[0][0]:.0%} of its second m
 assert abs(share[0][0] - 0.65) < 5e-3 and np.abs(share[1] - 1).max() < 1e-12
 assert len(after.sigma) == 10 and np.all(after.sigma <= before.sigma[:10])
 np.testing.assert_allclose([before.sigma[1], after.sigma[0]], [10.39, 15.94], atol=5e-3)
-# %% Singular values of articles by words, before and after centring: lower, but not shifted by one
+# %% Singular values of articles by words: centring lowers them but does not shift them by one
 figure, ax = plt.subplots(figsize=(6.4, 3))
 for sigma, mark, name in ((before.sigma, "o-", "as it is"), (after.sigma, "s-", "centred")):
     ax.plot(np.arange(1, len(sigma) + 1), sigma, mark, label=name)

@@ -137,8 +137,8 @@ np.testing.assert_allclose(np.sum(W_e * W_r), np.sum(sigma), rtol=1e-12)        
 # - **Rotation** (V13): where two $\sigma$ are equal, any orthogonal $Q$ may mix their components,
 #   the *same* $Q$ on both sides; so may a $T$ that is not orthogonal. Compare projectors such as
 #   $H_eH_e^\top$ of a tied block, never its single vectors.
-# - **Scale** (V14): with the unit vectors $U, V$ and any positive diagonal $\Delta$, $H_e = U\Delta$
-#   and $H_r = V\Delta$ solve K.15 too, with $W_e^\top W_r = \Delta\Sigma\Delta$. So unit length is
+# - **Scale** (V14): with unit vectors $U, V$ and any positive diagonal $\Delta$, $H_e = U\Delta$
+#   and $H_r = V\Delta$ solve K.15 too, and $W_e^\top W_r = \Delta\Sigma\Delta$. So length 1 is
 #   a normalisation that **we add**. Two scales are worth a name (V15): $\Delta = I$ has
 #   $K = E\Lambda R^\top$, and $\Delta = \Sigma^{-1/2}$ has $K = ER^\top$.
 # %%
@@ -217,7 +217,7 @@ assert J < 1e-12 * sigma.sum() and slope < 1e-12 * sigma[0]
 size = np.array([len(S) for S in subsets])
 best = [error[size == s].min() for s in range(1, 11)]
 np.testing.assert_allclose(best, [np.sqrt(np.sum(sigma[s:] ** 2)) for s in range(1, 11)])
-# %% Errors of all 2046 subsets of components: the largest ones form the lower edge of a wide band
+# %% Errors of 2046 subsets of components: those with the largest form the lower edge of a band
 figure, ax = plt.subplots(figsize=(6, 3.2))
 ax.plot(size, error, ".", color="0.7", label="any subset")
 ax.plot(range(1, 11), best, "o-", label="the s largest")
