@@ -67,7 +67,7 @@ assert np.abs(mirrored - K).max() == 6.0            # 9 instead of 3 for the way
 # vector $j$, $K = K I$. Positive semi-definiteness (PSD) belongs to the case of one map, where
 # $K = \Phi\Phi^\top$ gives $v^\top K v = \|\Phi^\top v\|^2 \ge 0$. *Counter-example:* symmetric is
 # not PSD, $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$ has the eigenvalues 3 and $-1$.
-# For the pairs, $K h_r = \sigma h_e$ and $K^\top h_e = \sigma h_r$, this means (V18):
+# For the singular pairs, $K h_r = \sigma h_e$ and $K^\top h_e = \sigma h_r$, this means (V18):
 #
 # - symmetric PSD: $h_e = h_r$ and $\sigma$ = eigenvalue; the kernel SVD is kernel PCA (uncentred);
 # - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative;
@@ -169,8 +169,7 @@ print(f"sigma_1 of softmax {top[1]:.3f}, overlap of h_e with that of exponential
 figure, ax = plt.subplots(figsize=(6.4, 3))
 for (name, pair), mark in zip(solved.items(), "os^"):
     ax.plot(np.arange(1, 11), pair.sigma[:10] / pair.sigma[0], mark + "-", label=name)
-ax.set(xlabel="component l", ylabel=r"$\sigma_l / \sigma_1$", ylim=(0, None),
-       title="one head, three normalisations")
+ax.set(xlabel="component l", ylabel=r"$\sigma_l / \sigma_1$", ylim=(0, None), title="one head")
 ax.legend()
 plt.show()
 # %% [markdown]
@@ -178,10 +177,10 @@ plt.show()
 # from 79 % of the first to 26 %, or 29 % if the sums are shared.
 #
 # ## 5. What centring does
-# The squares of the scores $E = K H_r$ sum to a second moment, column by column; it is $N$ times a
-# variance only after centring. There are two means to take away, of $\phi$ over the rows and of
-# $\psi$ over the columns, and $K$ is enough (V23):
-# $$ P_N K P_M, \qquad P_n = I - \tfrac1n 1 1^\top. $$
+# The squares of the scores $K h_r$, one for each of $N$ rows, sum to a second moment; it is $N$
+# times a variance only after centring. There are two means to take away, of $\phi$ over the rows
+# and of $\psi$ over the $M$ columns, and $K$ is enough (V23):
+# $$ P_N K P_M, \qquad P_n = I - \tfrac1n 1 1^\top, \qquad 1 = (1, \ldots, 1)^\top. $$
 # Every entry loses its row mean and its column mean and regains the mean of all. A new row takes
 # the column means of the *training* matrix, not those of the new rows.
 #

@@ -82,7 +82,7 @@ assert max(slopes.values()) < 1e-12 * sigma[0]      # rounding: a few hundred ep
 V_e, V_r = Phi.T @ H_e, Psi.T @ H_r                 # not crossed: the shapes fit all the same
 wrong = six_slopes(V_e, V_r, Phi @ V_e, Psi @ V_r, H_e, H_r)
 print("dL if not crossed:  ", ", ".join(f"{v} {g:.0e}" for v, g in wrong.items()))
-assert min(wrong[v] for v in names[:4]) > 0.1 and wrong["H_e"] == wrong["H_r"] == 0
+assert min(wrong[v] for v in names[:4]) > 0.1 > 1e-12 > max(wrong["H_e"], wrong["H_r"])
 # %% [markdown]
 # ## 3. Elimination
 # From six conditions to two, without the features: K.12 into K.14, then K.13. The second step is
@@ -103,7 +103,7 @@ for text, left, right in (
 # %% [markdown]
 # K.15 is the **dual problem**: two eigenproblems, each with the other's vectors on the right.
 # Only $K$ is left. Its nonzero solutions need $1/\lambda_l$ to be a singular value of $K$:
-# $\Sigma = \Lambda^{-1}$.
+# $\Sigma = \Lambda^{-1}$. Between two of them the block matrix of lesson 01 has no eigenvalue.
 #
 # Put K.12 and K.13 into $\mathcal L$ instead. The coupling term becomes (K.23)
 # $\operatorname{tr}(W_e^\top W_r) = \operatorname{tr}(H_e^\top K H_r)$, and the dual objective
@@ -127,6 +127,7 @@ slope = max(np.abs(grad(dual_objective, n)(H_e, H_r)).max() for n in (0, 1))
 print(f"dual objective at the solution: {dual_objective(H_e, H_r):.0e}, slope {slope:.0e}")
 assert slope < 1e-12 * sigma[0] and abs(dual_objective(H_e, H_r)) < 1e-12 * sigma.sum()
 np.testing.assert_allclose(np.sum(W_e * W_r), np.sum(sigma), rtol=1e-12)                # V38
+assert np.abs(np.linalg.eigvalsh(dual.shifted_matrix(K)) - np.mean(sigma[:2])).min() > 1
 
 
 # %% [markdown]
