@@ -1,11 +1,10 @@
 # %% [markdown]
-# # Solutions of lesson 01
-# Each `check_1_k(function)` compares a function with an independent truth on several matrices and
-# says what is wrong. Run as a script it checks the solutions, and that wrong answers are refused.
+# # Solutions to lesson 01, with the checks
+# Each check takes your function, tries it on several matrices and says what is wrong.
 # %%
 import numpy as np
 
-from ksvd_ref import datasets
+from ksvd_ref import datasets, exercises
 
 
 def matrices():
@@ -16,16 +15,32 @@ def matrices():
             "migration": datasets.canada_migration().A}
 
 
-def refused(check, wrong):
+def numbers(got, shape, name):
+    """The answer as an array of finite numbers of this shape, or an error that says what came."""
     try:
-        check(wrong)
-    except (AssertionError, ValueError) as error:
-        return str(error)
-    raise AssertionError(f"{check.__name__} accepts a wrong answer, {wrong.__name__}")
+        array = np.asarray(got)
+    except ValueError:                              # rows of different length
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        came = " ".join(repr(got).split())
+        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has an entry that is NaN or infinite")
+    return array
+
+
+def pair(got, names):
+    """The two parts of an answer."""
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        came = " ".join(repr(got).split())
+        raise ValueError(f"return the two arrays {names}, got {came:.60}")
+    return got
 
 
 # %% [markdown]
-# **E1.1.** $H_e = K H_r \Sigma^{-1}$: computed from its partner, the sign cannot be wrong.
+# **E1.1** $H_e = K H_r \Sigma^{-1}$: computed from its partner, the sign cannot be wrong.
 # %%
 def left_partners(K, sigma, H_r):
     return K @ H_r / sigma
@@ -36,20 +51,29 @@ def check_1_1(function):
         U, sigma, Vt = np.linalg.svd(K, full_matrices=False)
         s = int(np.sum(sigma > 1e-10 * sigma[0]))
         flip = (-1.0) ** np.arange(s)                           # the reader may choose the signs
-        H_e, H_r = U[:, :s] * flip, Vt[:s, :].T * flip
-        answer = np.asarray(function(K, sigma[:s], H_r))
-        assert answer.shape == H_e.shape, f"{name}: H_e must be {H_e.shape}, got {answer.shape}"
+        H_e, sigma, H_r = U[:, :s] * flip, sigma[:s], Vt[:s, :].T * flip
+        got = numbers(function(K, sigma, H_r), H_e.shape, f"{name}: H_e")
+        same = lambda want: np.abs(got - want).max() < 1e-8 * np.abs(want).max()
+        if same(H_e * sigma):
+            raise AssertionError(f"{name}: this is K H_r = H_e Sigma: divide column l "
+                                 "by sigma_l, so that its length is 1")
+        if len(K) == K.shape[1] and same(K.T @ H_r / sigma) and not same(H_e):
+            raise AssertionError(f"{name}: K^T turns row weights into column weights; H_r are "
+                                 "column weights and go with K")
         for l in range(s):
-            length = np.linalg.norm(answer[:, l])
-            assert abs(length - 1) < 1e-9, f"{name}: column {l} has length {length:.3g}, not 1"
-            wrong_sign = np.abs(answer[:, l] + H_e[:, l]).max() < 1e-8
-            assert not wrong_sign, f"{name}: the sign of column {l} is flipped against H_r"
-            gap = np.abs(answer[:, l] - H_e[:, l]).max()        # rounding over sigma_s / sigma_1
-            assert gap < 1e-8, f"{name}: column {l} is no left singular vector, off by {gap:.1e}"
+            length = np.linalg.norm(got[:, l])
+            if abs(length - 1) > 1e-9:
+                raise AssertionError(f"{name}: column {l + 1} has length {length:.3g}, not 1")
+            if np.abs(got[:, l] + H_e[:, l]).max() < 1e-8:
+                raise AssertionError(f"{name}: the sign of column {l + 1} is flipped against H_r")
+            gap = np.abs(got[:, l] - H_e[:, l]).max()           # rounding over sigma_s / sigma_1
+            if gap > 1e-8:
+                raise AssertionError(f"{name}: column {l + 1} is no left singular vector, off by "
+                                     f"{gap:.1e}")
 
 
 # %% [markdown]
-# **E1.2.** The rank counts the pairs, and the shape gives the zeros that are left.
+# **E1.2** The rank counts the pairs, and the shape gives the zeros that are left.
 # %%
 def block_inertia(K):
     r = int(np.linalg.matrix_rank(K))
@@ -61,17 +85,25 @@ def check_1_2(function):
         N, M = K.shape
         value = np.linalg.eigvalsh(np.block([[np.zeros((N, N)), K], [K.T, np.zeros((M, M))]]))
         noise = 1e-10 * np.abs(value).max()
-        truth = [int(np.sum(value > noise)), int(np.sum(np.abs(value) <= noise)),
-                 int(np.sum(value < -noise))]
-        answer = [int(n) for n in function(K)]
-        assert len(answer) == 3, f"three counts are wanted, got {len(answer)}"
-        assert sum(answer) == N + M, \
-            f"{name}: {answer} is not {N + M} eigenvalues in all; each sigma > 0 uses two of them"
-        assert answer == truth, f"{name}, {N} x {M}: {answer} instead of {truth}; is the rank full?"
+        want = [int(np.sum(value > noise)), int(np.sum(np.abs(value) <= noise)),
+                int(np.sum(value < -noise))]
+        got = numbers(function(K), (3,), "the triple of counts").tolist()
+        if sum(got) != N + M:
+            raise AssertionError(f"{name}: {got} are not the {N + M} eigenvalues of a {N + M} x "
+                                 f"{N + M} matrix; each sigma > 0 uses two of them")
+        if got[0] != got[2]:
+            raise AssertionError(f"{name}: {got}, but the eigenvalues come in pairs +sigma, "
+                                 "-sigma: as many are positive as negative")
+        if got == [min(N, M), N + M - 2 * min(N, M), min(N, M)] and got != want:
+            raise AssertionError(f"{name}: {got} would be right at full rank, but the rank is "
+                                 f"{want[0]}")
+        if got != want:
+            raise AssertionError(f"{name}, {N} x {M}: {got} instead of {want}")
 
 
 # %% [markdown]
-# **E1.3.** The first pair comes out, by a factor $(\sigma_2/\sigma_1)^2$ per round: power iteration
+# **E1.3** After $t$ rounds $h_r \propto (K^\top K)^t h$. In each round the second component loses
+# a factor $(\sigma_2/\sigma_1)^2$ against the first, so the first pair comes out: power iteration
 # on $K^\top K$. Rows answer columns, so it needs no square matrix and keeps the signs together.
 # %%
 def mutual_weights(K, h, steps):
@@ -84,59 +116,55 @@ def mutual_weights(K, h, steps):
 
 def check_1_3(function):
     for name, K in matrices().items():
+        N, M = K.shape
         U, sigma, Vt = np.linalg.svd(K)
-        h = Vt.T @ np.ones(K.shape[1])                          # every component, equally strong
-        h_e, h_r = (np.asarray(x) for x in function(K, h, 300))
-        assert h_e.shape == (K.shape[0],) and h_r.shape == (K.shape[1],), \
-            f"{name}: h_e has one weight per row, h_r per column; got {h_e.shape}, {h_r.shape}"
+        h = Vt.T @ np.ones(M)                                   # every component, equally strong
+        got = pair(function(K, h, 300), "h_e, h_r")
+        if N != M and [np.shape(x) for x in got] == [(M,), (N,)]:
+            raise ValueError(f"{name}: the first part is h_e, one weight per row, and the second "
+                             "h_r; they came exchanged")
+        h_e, h_r = numbers(got[0], (N,), f"{name}: h_e"), numbers(got[1], (M,), f"{name}: h_r")
         for side, x in (("h_e", h_e), ("h_r", h_r)):
-            assert abs(np.linalg.norm(x) - 1) < 1e-9, f"{name}: {side} is not of length 1"
+            if abs(np.linalg.norm(x) - 1) > 1e-9:
+                raise AssertionError(f"{name}: {side} has length {np.linalg.norm(x):.3g}, not 1: "
+                                     "divide by the length in each half of a round")
+        if N == M > 1 and abs(h_e @ Vt[0, :]) > 1 - 1e-9 and abs(h_r @ U[:, 0]) > 1 - 1e-9:
+            raise AssertionError(f"{name}: h_e and h_r are exchanged: rows answer with K h_r")
         for side, x, truth in (("h_e", h_e, U[:, 0]), ("h_r", h_r, Vt[0, :])):
-            overlap = abs(x @ truth)
-            assert overlap > 1 - 1e-9, f"{name}: {side} is not the first one, overlap {overlap:.4f}"
-        assert h_e @ K @ h_r > 0, f"{name}: the signs of h_e and h_r are opposed"
-        early_r = np.asarray(function(K, h, 1)[1])
-        one_round = K.T @ (K @ h)
-        gap = np.abs(early_r - one_round / np.linalg.norm(one_round)).max()
-        assert gap < 1e-9, f"{name}: one round is h_r -> K^T K h_r up to length, off by {gap:.1e}"
+            if abs(x @ truth) < 1 - 1e-9:
+                raise AssertionError(f"{name}: {side} is not that of the first pair, |cosine| "
+                                     f"{abs(x @ truth):.4f} after 300 rounds")
+        if h_e @ K @ h_r < 0:
+            raise AssertionError(f"{name}: the signs of h_e and h_r are opposed")
+        for steps in (1, 3):
+            want = np.linalg.matrix_power(K.T @ K, steps) @ h
+            early = numbers(pair(function(K, h, steps), "h_e, h_r")[1], (M,), f"{name}: h_r")
+            gap = np.abs(early - want / np.linalg.norm(want)).max()
+            if gap > 1e-9:
+                raise AssertionError(f"{name}: after {steps} rounds h_r is not (K^T K)^{steps} h "
+                                     f"up to length, off by {gap:.1e}: one round is both answers")
 
 
 # %% [markdown]
-# The questions. (a) With $K v = \lambda v$, $\lambda < 0$: $\sigma = |\lambda|$, $h_e = -v$,
-# $h_r = v$. (b) In dividing $\sigma \|h_e\|^2 = \sigma \|h_r\|^2$ by $\sigma$. (c) A symmetric $K$
-# without negative eigenvalues: $K = H \Sigma H^\top$.
+# The questions. 1. With $K v = \lambda v$, $\lambda < 0$: $\sigma = |\lambda|$, $h_e = -v$,
+# $h_r = v$. 2. In dividing $\sigma \|h_e\|^2 = \sigma \|h_r\|^2$ by $\sigma$. 3. A symmetric
+# $K$ without negative eigenvalues: $K = H \Sigma H^\top$.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "1.1": (left_partners,
+            lambda K, sigma, H_r: np.linalg.eigh(K @ K.T)[1][:, ::-1][:, :len(sigma)],
+            lambda K, sigma, H_r: K @ H_r,
+            lambda K, sigma, H_r: K @ H_r / sigma ** 2,
+            lambda K, sigma, H_r: K.T @ H_r / sigma if len(K) == len(K.T) else K @ H_r / sigma),
+    "1.2": (block_inertia,
+            lambda K: (min(K.shape), sum(K.shape) - 2 * min(K.shape), min(K.shape)),
+            lambda K: (block_inertia(K)[0], sum(K.shape) - block_inertia(K)[0], 0),
+            lambda K: (block_inertia(K)[0], max(K.shape) - block_inertia(K)[0],
+                       block_inertia(K)[0])),
+    "1.3": (mutual_weights,
+            lambda K, h, steps: (-mutual_weights(K, h, steps)[0], mutual_weights(K, h, steps)[1]),
+            lambda K, h, steps: mutual_weights(K, h, steps)[::-1],
+            lambda K, h, steps: mutual_weights(K, h, (steps + 1) // 2)),
+}
 if __name__ == "__main__":
-    check_1_1(left_partners)
-    check_1_2(block_inertia)
-    check_1_3(mutual_weights)
-    print("solutions 1.1, 1.2 and 1.3 pass")
-
-    def from_k_kt(K, sigma, H_r):
-        return np.linalg.eigh(K @ K.T)[1][:, ::-1][:, :len(sigma)]
-
-    def not_divided(K, sigma, H_r):
-        return K @ H_r
-
-    def opposite(K, sigma, H_r):
-        return -K @ H_r / sigma
-
-    def full_rank(K):
-        r = min(K.shape)
-        return r, sum(K.shape) - 2 * r, r
-
-    def one_per_sigma(K):
-        r = int(np.linalg.matrix_rank(K))
-        return r, sum(K.shape) - r, r
-
-    def one_sided(K, h, steps):
-        h_e, h_r = mutual_weights(K, h, steps)
-        return -h_e, h_r
-
-    def rows_by_columns(K, h, steps):
-        return mutual_weights(K, h, steps)[::-1]
-
-    for check, wrong in ((check_1_1, from_k_kt), (check_1_1, not_divided), (check_1_1, opposite),
-                         (check_1_2, full_rank), (check_1_2, one_per_sigma),
-                         (check_1_3, one_sided), (check_1_3, rows_by_columns)):
-        print(f"{check.__name__} refuses {wrong.__name__}: {refused(check, wrong)}")
+    exercises.demonstrate(globals())

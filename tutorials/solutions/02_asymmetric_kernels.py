@@ -1,23 +1,30 @@
 # %% [markdown]
-# # Solutions of lesson 02
-# Each `check_2_k(function)` compares a function with an independent truth on several inputs and
-# says what is wrong. Run as a script it checks the solutions, and that wrong answers are refused.
+# # Solutions to lesson 02, with the checks
+# Each check takes your function, tries it on several inputs and says what is wrong.
 # %%
 import numpy as np
 
-from ksvd_ref import datasets, kernels
+from ksvd_ref import datasets, exercises, kernels
 
 
-def refused(check, wrong):
+def numbers(got, shape, name):
+    """The answer as an array of finite numbers of this shape, or an error that says what came."""
     try:
-        check(wrong)
-    except (AssertionError, ValueError) as error:
-        return str(error)
-    raise AssertionError(f"{check.__name__} accepts a wrong answer, {wrong.__name__}")
+        array = np.asarray(got)
+    except ValueError:                              # rows of different length
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        came = " ".join(repr(got).split())
+        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has an entry that is NaN or infinite")
+    return array
 
 
 # %% [markdown]
-# **E2.1.** The number of features, or the shorter side if there are not enough points.
+# **E2.1** The number of features, or the shorter side if there are not enough points.
 # %%
 def predicted_rank(name, N, M, d):
     features = {"linear": d, "cosine": d, "square": d * (d + 1) // 2,
@@ -35,15 +42,23 @@ def check_2_1(function):
                  "square, +1": kernels.polynomial(X, Z),
                  "rbf": kernels.rbf(both[:N, :], both[:M, :], gamma=100.0)}
         for name, K in built.items():
-            truth, answer = int(np.linalg.matrix_rank(K)), function(name, N, M, d)
-            assert answer <= min(N, M), \
-                f"{name}: no {N} x {M} matrix has rank {answer}, the shorter side limits it"
-            assert answer == truth, \
-                f"{name}, {N} x {M} points in {d} dimensions: rank {truth}, not {answer}"
+            want = int(np.linalg.matrix_rank(K))
+            got = float(numbers(function(name, N, M, d), (), f"the rank of {name!r}"))
+            case = f"{name}, {N} x {M} points in {d} dimensions: rank {want}, not {got:g}"
+            for wrong, why in (
+                    (got > min(N, M), f"no {N} x {M} matrix has more than its shorter side"),
+                    (name == "square" and got == min(d * d, N, M),
+                     "x_a x_b and x_b x_a are one feature, not two"),
+                    (name == "square, +1" and got == min(d * (d + 1) // 2, N, M),
+                     "the constant adds the linear features and 1"),
+                    (name == "rbf" and got < min(N, M), "the features of a Gaussian never run out"),
+                    (True, "count the features")):
+                if wrong and got != want:
+                    raise AssertionError(f"{case}: {why}")
 
 
 # %% [markdown]
-# **E2.2.** The column means and the mean of all belong to the training matrix, the row means to the
+# **E2.2** The column means and the mean of all belong to the training matrix, the row means to the
 # new rows.
 # %%
 def centred_rows(K_new, K):
@@ -56,21 +71,31 @@ def check_2_2(function):
     for N, M, p in ((6, 4, 3), (3, 9, 2), (5, 5, 5)):
         cases[f"{N} x {M}"] = rng.standard_normal((N, p)) + 1, rng.standard_normal((M, p)) - 2
     for name, (Phi, Psi) in cases.items():
-        for n in (1, 4):
+        for n in (4, 1):
             Phi_new = rng.standard_normal((n, Phi.shape[1])) + 3
-            truth = (Phi_new - Phi.mean(axis=0)) @ (Psi - Psi.mean(axis=0)).T       # by features
-            answer = np.asarray(function(Phi_new @ Psi.T, Phi @ Psi.T))
-            assert answer.shape == truth.shape, \
-                f"{name}: one row per new point, {truth.shape}, got {answer.shape}"
-            level = np.abs(answer.mean(axis=1)).max()
-            assert level < 1e-10, f"{name}: a row has mean {level:.2g}, not 0, but psi is centred"
-            gap = np.abs(answer - truth).max()
-            assert gap < 1e-10, \
-                f"{name}, {n} new rows: off by {gap:.2g}; are the column means those of training?"
+            want = (Phi_new - Phi.mean(axis=0)) @ (Psi - Psi.mean(axis=0)).T        # by features
+            K_new, K = Phi_new @ Psi.T, Phi @ Psi.T
+            got = numbers(function(K_new.copy(), K.copy()), want.shape, f"{name}: the centred rows")
+            same = lambda K: np.abs(got - K).max() < 1e-10
+            if same(want):
+                continue
+            by_columns, by_rows = K_new - K.mean(axis=0), K_new - K_new.mean(axis=1, keepdims=True)
+            for wrong, why in (
+                    (kernels.center(K_new), "these are centred by their own column means; phi has "
+                     "its mean over the training rows"),
+                    (by_columns + by_rows - K_new, "the mean of all is taken away twice, by column "
+                     "means and by row means: add it once"),
+                    (by_columns + by_rows - K_new + K_new.mean(), "the mean of all is that of the "
+                     "new rows; it belongs to the training matrix"),
+                    (by_columns, "phi is centred, psi is not: each new row has a mean too"),
+                    (by_rows, "psi is centred, phi is not: K has column means to take away")):
+                if same(wrong):
+                    raise AssertionError(f"{name}, {n} new rows: {why}")
+            raise AssertionError(f"{name}, {n} new rows: off by {np.abs(got - want).max():.2g}")
 
 
 # %% [markdown]
-# **E2.3.** Sinkhorn's iteration: the result is $D_1 G D_2$ with positive diagonal matrices, and its
+# **E2.3** Sinkhorn's iteration: the result is $D_1 G D_2$ with positive diagonal matrices, and its
 # first pair of singular vectors is constant, with $\sigma_1 = 1$.
 # %%
 def doubly_stochastic(G, rounds):
@@ -87,51 +112,49 @@ def check_2_3(function):
                     "random": rng.uniform(0.5, 2.0, (7, 7)),
                     "head": kernels.exponential(heads.Q[0, 0], heads.K[0, 0])}.items():
         before = G.copy()
-        S = np.asarray(function(G, 200))
-        assert np.all(G == before), f"{name}: the argument was overwritten"
-        assert np.all(S > 0), f"{name}: scaling a positive matrix keeps it positive"
+        S = numbers(function(G, 200), G.shape, f"{name}: the scaled matrix")
+        if not np.all(G == before):
+            raise AssertionError(f"{name}: the argument was overwritten: write G = G / ..., not "
+                                 "G /= ...")
+        if not np.all(S > 0):
+            raise AssertionError(f"{name}: scaling a positive matrix keeps it positive, got an "
+                                 f"entry {S.min():.2g}")
         for axis, what in ((1, "rows"), (0, "columns")):
             off = np.abs(S.sum(axis=axis) - 1).max()
-            assert off < 1e-6, f"{name}: the {what} do not sum to 1, off by {off:.2g}"
+            if off > 1e-6:
+                raise AssertionError(f"{name}: the {what} do not sum to 1 after 200 rounds, off by "
+                                     f"{off:.2g}")
         ratio = np.log(S / G)           # must be a_i + b_j: centred, nothing is left
-        left = np.abs(ratio - ratio.mean(axis=0) - ratio.mean(axis=1, keepdims=True)
-                      + ratio.mean()).max()
-        assert left < 1e-9, f"{name}: the sums are right, but the result is no D_1 G D_2"
+        if np.abs(kernels.center(ratio)).max() > 1e-9:
+            raise AssertionError(f"{name}: rows and columns sum to 1, but the result is no D_1 G "
+                                 "D_2: only whole rows and columns may be scaled")
         top = np.linalg.svd(S)[1][0]
         assert abs(top - 1) < 1e-6, f"{name}: sigma_1 = {top:.6f}, not 1"
 
 
 # %% [markdown]
-# The questions. (a) Yes: $K = \Phi\Phi^\top$ with $\Phi$ = eigenvectors times
-# $\sqrt{\text{eigenvalue}}$. No: $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$. (b) A constant
+# The questions. 1. Yes: $K = \Phi\Phi^\top$ with $\Phi$ = eigenvectors times
+# $\sqrt{\text{eigenvalue}}$. No: $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$. 2. A constant
 # vector $c$ of length 1 has $\|K c\| = 1 = \sigma_1$, so it is a leading right vector, and
-# $K^\top K c = c$ with $K c = c$ says $K^\top c = c$. (c) $H_e$, as $P_N K h_r/\sigma$.
+# $K^\top K c = c$ with $K c = c$ says $K^\top c = c$. 3. $H_e$, as $P_N K h_r/\sigma$.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "2.1": (predicted_rank,
+            lambda name, N, M, d: predicted_rank(name, 10 ** 6, 10 ** 6, d),
+            lambda name, N, M, d: (min(d * d, N, M) if name == "square"
+                                   else predicted_rank(name, N, M, d)),
+            lambda name, N, M, d: predicted_rank(name.removesuffix(", +1"), N, M, d),
+            lambda name, N, M, d: min(d, N, M) if name == "rbf" else predicted_rank(name, N, M, d)),
+    "2.2": (centred_rows,
+            lambda K_new, K: kernels.center(K_new),
+            lambda K_new, K: centred_rows(K_new, K) - K.mean(),
+            lambda K_new, K: centred_rows(K_new, K) - K.mean() + K_new.mean(),
+            lambda K_new, K: K_new - K.mean(axis=0)),
+    "2.3": (doubly_stochastic,
+            lambda G, rounds: G / G.sum(axis=1, keepdims=True),
+            lambda G, rounds: G / G.sum(axis=1),
+            lambda G, rounds: np.full(G.shape, 1 / len(G)),
+            lambda G, rounds: np.divide(G, G.sum(axis=1, keepdims=True), out=G)),
+}
 if __name__ == "__main__":
-    check_2_1(predicted_rank)
-    check_2_2(centred_rows)
-    check_2_3(doubly_stochastic)
-    print("solutions 2.1, 2.2 and 2.3 pass")
-
-    def no_limit(name, N, M, d):
-        return {"rbf": min(N, M), "square": d * (d + 1) // 2}.get(name, d)
-
-    def ordered_pairs(name, N, M, d):
-        return min(d ** 2, N, M) if name == "square" else predicted_rank(name, N, M, d)
-
-    def own_means(K_new, K):
-        return kernels.center(K_new)
-
-    def no_grand_mean(K_new, K):
-        return K_new - K.mean(axis=0) - K_new.mean(axis=1, keepdims=True)
-
-    def rows_only(G, rounds):
-        return G / G.sum(axis=1, keepdims=True)
-
-    def constant(G, rounds):
-        return np.full(G.shape, 1 / len(G))
-
-    for check, wrong in ((check_2_1, no_limit), (check_2_1, ordered_pairs),
-                         (check_2_2, own_means), (check_2_2, no_grand_mean),
-                         (check_2_3, rows_only), (check_2_3, constant)):
-        print(f"{check.__name__} refuses {wrong.__name__}: {refused(check, wrong)}")
+    exercises.demonstrate(globals())

@@ -4,7 +4,7 @@
 # %%
 import numpy as np
 
-from ksvd_ref import dual
+from ksvd_ref import dual, exercises
 
 
 def matrices():
@@ -14,9 +14,28 @@ def matrices():
         yield rng.standard_normal((N, r)), rng.standard_normal((M, r))
 
 
-def shape_is(got, want, name):
-    if np.shape(got) != want:
-        raise ValueError(f"{name} must have shape {want}, got {np.shape(got)}")
+def numbers(got, shape, name):
+    """The answer as an array of finite numbers of this shape, or an error that says what came."""
+    try:
+        array = np.asarray(got)
+    except ValueError:                              # rows of different length
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        came = " ".join(repr(got).split())
+        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has an entry that is NaN or infinite")
+    return array
+
+
+def pair(got, names):
+    """The two parts of an answer."""
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        came = " ".join(repr(got).split())
+        raise ValueError(f"return the two arrays {names}, got {came:.60}")
+    return got
 
 
 # %% [markdown]
@@ -33,16 +52,18 @@ def check_3_1(function):
         H_e, sigma, H_r = dual.solve(K)
         left, right = rng.choice([-1.0, 1.0], (2, len(sigma)))
         left[0], right[0] = -1.0, 1.0               # at least one pair opposed
-        got = function(K, H_e * left, H_r * right)
-        shape_is(got, H_r.shape, "H_r")
+        got = numbers(function(K, H_e * left, H_r * right), H_r.shape, "H_r")
+        want = H_r * left
+        if np.abs(got - want * sigma).max() < 1e-9 * sigma[0]:
+            raise AssertionError("this is K^T H_e = H_r Sigma: the signs fit, but column l still "
+                                 "has the length sigma_l")
         for l in range(len(sigma)):
-            want = H_r[:, l] * left[l]
-            if np.allclose(got[:, l], -want, atol=1e-9):
+            if np.abs(got[:, l] + want[:, l]).max() < 1e-9:
                 raise AssertionError(f"H_r has the right span but the sign of column {l + 1} is "
                                      "flipped against H_e")
-            if not np.allclose(got[:, l], want, atol=1e-9):
+            if np.abs(got[:, l] - want[:, l]).max() > 1e-9:
                 raise AssertionError(f"column {l + 1} of H_r is no longer the singular vector: "
-                                     "only its sign may change")
+                                     "only the sign of the whole column may change")
 
 
 # %% [markdown]
@@ -58,24 +79,25 @@ def check_3_2(function):
     for Phi, Psi in matrices():
         K = Phi @ Psi.T
         H_e, sigma, H_r = dual.solve(K)
-        W_e, W_r = function(Phi, Psi)
-        for W, name in ((W_e, "W_e"), (W_r, "W_r")):
-            shape_is(W, (Phi.shape[1], len(sigma)), name)
-        product, tol = (Phi @ W_e) @ (Psi @ W_r).T, 1e-9 * sigma[0]
-        if np.allclose(product, H_e * sigma ** 2 @ H_r.T, atol=tol * sigma[0]):
+        shape, tolerance = (Phi.shape[1], len(sigma)), 1e-9 * sigma[0]
+        W_e, W_r = (numbers(W, shape, name)
+                    for W, name in zip(pair(function(Phi, Psi), "W_e, W_r"), ("W_e", "W_r")))
+        product = lambda E, R, power: np.abs(E @ R.T - H_e * sigma ** power @ H_r.T).max()
+        solves = lambda E, R: max(np.abs(K @ R - E * sigma).max(),
+                                  np.abs(K.T @ E - R * sigma).max()) < tolerance * sigma[0]
+        E, R = Phi @ W_e, Psi @ W_r
+        if product(E, R, 2) < tolerance * sigma[0]:
             raise AssertionError("E R^T = H_e Sigma^2 H_r^T: these are the weights at Delta = I, "
                                  "scale both sides by Sigma^-1/2")
-        if not np.allclose(product, K, atol=tol):
-            raise AssertionError(f"E R^T differs from K by {np.abs(product - K).max():.1e}")
-
-        # E R^T = K alone accepts W_e = W_r = I, and uncrossed weights: K.15 decides.
-        def solves(E, R):
-            return np.allclose(K @ R, E * sigma, atol=tol * sigma[0]) \
-                and np.allclose(K.T @ E, R * sigma, atol=tol * sigma[0])
-        if not solves(Phi @ W_e, Psi @ W_r):
-            hint = ", and those of (W_r, W_e) are: the sides cross" * solves(Phi @ W_r, Psi @ W_e)
+        if product(E, R, 3) < tolerance * sigma[0] ** 2:
+            raise AssertionError("E R^T = H_e Sigma^3 H_r^T: Sigma^1/2 in place of Sigma^-1/2")
+        if product(Phi @ W_r, Psi @ W_e, 1) < tolerance and solves(Phi @ W_r, Psi @ W_e):
+            raise AssertionError("W_e and W_r are exchanged: the sides cross, columns make W_e")
+        if product(E, R, 1) > tolerance:
+            raise AssertionError(f"E R^T differs from K by {product(E, R, 1):.1e}")
+        if not solves(E, R):            # E R^T = K alone accepts W_e = W_r = I: K.15 decides
             raise AssertionError("E R^T = K, but the scores are no multiples of the singular "
-                                 f"vectors{hint}")
+                                 "vectors: K R = E Sigma fails")
 
 
 # %% [markdown]
@@ -89,54 +111,50 @@ def weights_of(E, H_e):
 def check_3_3(function):
     rng = np.random.default_rng(3)
     for Phi, Psi in matrices():
-        K = Phi @ Psi.T
-        H_e, sigma, H_r = dual.solve(K)
-        order, Delta = rng.permutation(len(sigma)), rng.uniform(0.2, 5.0, len(sigma))
-        H_e, sigma, H_r = H_e[:, order], sigma[order], H_r[:, order]
-        got = function(K @ (H_r * Delta), H_e * Delta)
-        shape_is(got, sigma.shape, "Lambda")
-        if np.allclose(got, sigma, rtol=1e-9):
+        H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
+        order = np.roll(np.arange(len(sigma)), 1)
+        Delta = rng.uniform(0.2, 5.0, len(sigma))
+        H_e, sigma = H_e[:, order], sigma[order]
+        E = H_e * Delta * sigma
+        got = numbers(function(E, H_e * Delta), sigma.shape, "Lambda")
+        same = lambda want: np.abs(got / want - 1).max() < 1e-9
+        if same(sigma):
             raise AssertionError("this is Sigma; Lambda is its inverse")
-        if np.allclose(np.sort(got), np.sort(1 / sigma), rtol=1e-9) \
-                and not np.allclose(got, 1 / sigma, rtol=1e-9):
+        if np.abs(np.sort(got) * np.sort(sigma)[::-1] - 1).max() < 1e-9 and not same(1 / sigma):
             raise AssertionError("the right numbers in another order than the columns of E")
-        if not np.allclose(got, 1 / sigma, rtol=1e-9):
+        if same(1 / (Delta * sigma)) or same(Delta / sigma) or same(1 / (Delta ** 2 * sigma)):
             raise AssertionError("Lambda depends on the scale Delta: it must cancel between E and "
-                                 f"H_e, got {got}, want {1 / sigma}")
+                                 "H_e, so both are needed in each column")
+        if not same(1 / sigma):
+            raise AssertionError(f"Lambda E differs from H_e: the first weight is {got[0]:.3g}, "
+                                 f"not {1 / sigma[0]:.3g}")
 
 
 # %% [markdown]
 # The questions. 1. $h_{e1}^\top K h_{r2}$ is $\sigma_2 h_{e1}^\top h_{e2}$ and
 # $\sigma_1 h_{r1}^\top h_{r2}$; exchanging 1 and 2 gives the same with $\sigma_1$ and $\sigma_2$
-# exchanged. If they differ, both products are 0. 2. $\sigma = 3$ and $h_e = -h_r$, an
-# eigenvector.
-# 3. Five: the rank of $K$ is at most 5, and each $\lambda$ is one over a singular value.
+# exchanged. If they differ, both products are 0. 2. At most five: the rank of $K$ is at most 5, and
+# each $\lambda$ is one over a singular value. 3. A vector of length 1 can only turn, so its change
+# is orthogonal to it: $\mathrm{d}h_e^\top K h_r = \sigma\, \mathrm{d}h_e^\top h_e = 0$, and
+# likewise for $h_r$. What remains is $h_e^\top \mathrm{d}K h_r$.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "3.1": (mend_signs,
+            lambda K, H_e, H_r: H_r,
+            lambda K, H_e, H_r: np.abs(H_r),
+            lambda K, H_e, H_r: K.T @ H_e),
+    "3.2": (balanced_weights,
+            lambda Phi, Psi: balanced_weights(Phi, Psi)[::-1],
+            lambda Phi, Psi: (Psi.T @ dual.solve(Phi @ Psi.T).H_r,
+                              Phi.T @ dual.solve(Phi @ Psi.T).H_e),
+            lambda Phi, Psi: [W * dual.solve(Phi @ Psi.T).sigma
+                              for W in balanced_weights(Phi, Psi)],
+            lambda Phi, Psi: (np.eye(Phi.shape[1]), np.eye(Phi.shape[1]))),
+    "3.3": (weights_of,
+            lambda E, H_e: 1 / weights_of(E, H_e),
+            lambda E, H_e: np.sort(weights_of(E, H_e)),
+            lambda E, H_e: 1 / np.sqrt(np.sum(E * E, axis=0)),
+            lambda E, H_e: np.sqrt(weights_of(E, H_e))),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    def uncrossed(Phi, Psi):
-        return balanced_weights(Phi, Psi)[::-1]
-
-    def unscaled(Phi, Psi):
-        H_e, _, H_r = dual.solve(Phi @ Psi.T)
-        return Psi.T @ H_r, Phi.T @ H_e
-
-    def features_alone(Phi, Psi):
-        return np.eye(Phi.shape[1]), np.eye(Phi.shape[1])
-
-    for check, right, wrongs in (
-            (check_3_1, mend_signs, (lambda K, H_e, H_r: H_r, lambda K, H_e, H_r: np.abs(H_r))),
-            (check_3_2, balanced_weights, (uncrossed, unscaled, features_alone)),
-            (check_3_3, weights_of, (lambda E, H_e: 1 / weights_of(E, H_e),
-                                     lambda E, H_e: np.sort(weights_of(E, H_e)),
-                                     lambda E, H_e: 1 / np.sqrt(np.sum(E * E, axis=0))))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())
