@@ -27,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ROOT / "tutorials"
 MEMORY = 4 << 30            # bytes that one process may fill, where the system has such a limit
-IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|.*\?[ \t]*)$", re.M)
+IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|[\w.]+\?+[ \t]*)$", re.M)
 
 
 class Mark(NamedTuple):
@@ -340,8 +340,8 @@ def _processes(tasks, seconds, more=0.0):
                 for process, (n, start) in list(running.items()):
                     took, status = time.monotonic() - start, process.poll()
                     if status is not None or took > seconds + more:
-                        del running[process]
                         _end(process)
+                        del running[process]
                         left = Path(folder, str(n))
                         answer, message = json.loads(left.read_bytes()) if left.exists() else (
                             None, f"took longer than {seconds:g} s" if status is None else
@@ -377,23 +377,25 @@ def _child(out, file, exercise=None, solutions=None, name=None):
     with suppress(ImportError, ValueError, OSError):
         from resource import RLIMIT_DATA, getrlimit, setrlimit
         setrlimit(RLIMIT_DATA, (MEMORY, getrlimit(RLIMIT_DATA)[1]))
-    scope = runpy.run_path(solutions) if solutions else {}
-    before = [(other, dict(vars(other))) for key, other in list(sys.modules.items())
-              if key in ("numpy", "numpy.linalg") or key.startswith("ksvd_ref.")]
-    path, pieces = Path(file), []
-    module = sys.modules["handed_in"] = types.ModuleType("handed_in")
-    # A whole lesson finds its style and tables whether its folder was handed in with it or not.
-    home = path.parent if (path.parent / "ksvd.mplstyle").exists() else TUTORIALS
-    module.__file__ = str(home / path.name)
-    os.chdir(path.parent)
-    sys.path.append(str(path.parent))               # at the end: a random.py there hides nothing
-    sys.argv[:] = [file]
+    found, message, path = None, None, Path(file)
     try:
-        pieces += cells(path.name, path.read_bytes())
+        what, pieces = "the check cannot run: ", []
+        scope = runpy.run_path(solutions) if exercise else {}
+        before = [(other, dict(vars(other))) for key, other in list(sys.modules.items())
+                  if key in ("numpy", "numpy.linalg") or key.startswith("ksvd_ref.")]
+        what, content = "", path.read_bytes()
+        pieces += cells(path.name, content)
+        module = sys.modules["handed_in"] = types.ModuleType("handed_in")
+        # A lesson looks for its style, tables and checks: they need not be handed in with it.
+        home = TUTORIALS if b"HERE = Path(__file__)" in content else path.parent
+        module.__file__ = str(home / path.name)
+        os.chdir(path.parent)
+        sys.path.append(str(path.parent))           # at the end: a random.py there hides nothing
+        sys.argv[:], sys.dont_write_bytecode = [file], True
         run(pieces, module)
-        found, message = list(vars(module)), None
+        found = list(vars(module))
     except BaseException as error:
-        found, message = None, _told(error, dict(pieces))
+        message = what + _told(error, dict(pieces))
     if found and exercise:
         found = mark(scope[checker(exercise)], vars(module).get(name), dict(pieces))
         changed = [f"{other.__name__}.{key}" for other, were in before for key in were
