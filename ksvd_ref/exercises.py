@@ -307,7 +307,7 @@ def marks(path, *, lesson=None, seconds=20.0):
     ValueError
         If there are no lessons, or not this one.
     """
-    tasks, file = wanted(lesson), str(path.resolve())
+    tasks, file = wanted(lesson), str(path.absolute())
     [(defined, message, took)] = _processes([[file]], 3 * seconds)
     if message:
         problem = f"the file does not run: {message}"

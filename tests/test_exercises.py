@@ -94,7 +94,7 @@ def check(function):
 STUDENT = '''
 """My answers."""
 from __future__ import annotations
-import ctypes, json, os, subprocess, sys, threading, time
+import colorsys, ctypes, json, os, subprocess, sys, threading, time
 import beside                                   # a module in the same folder
 assert "this line fails" == "and defines nothing"
 print(json.dumps([[1, "right"], None]), flush=True)
@@ -203,7 +203,7 @@ def marked(lesson):
     work = lesson / "work"
     (work / "my work.py").write_text(STUDENT)
     (work / "beside.py").write_text("two = 2")
-    (work / "random.py").write_text("1 / 0")                # hides no module of Python
+    (work / "colorsys.py").write_text("1 / 0")              # hides no module of Python
     start = time.monotonic()
     marks, problem = exercises.marks(work / "my work.py", lesson=1, seconds=2.0)
     assert problem == "" and time.monotonic() - start < 60
@@ -228,7 +228,7 @@ NOTEBOOK = [
     ("code", "%matplotlib inline\n!pip install ksvd_ref\nnp.ones?\nfrom pathlib import Path\n"
              "import matplotlib.pyplot as plt\nimport numpy as np"),
     ("code", 'HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()\n'
-             'plt.style.use(HERE / "ksvd.mplstyle")'),
+             'style = (HERE / "ksvd.mplstyle").read_text()'),
     ("code", "remainder = (7\n  % 4)\nplt.plot([remainder])\nplt.show()"),
     ("code", "patching(np.ones(2))\nassert False, 'a cell that fails'"),
     ("code", ["def doubled(x):\n", "    return 2 * x + remainder - 3"]),
