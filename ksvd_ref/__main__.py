@@ -1,11 +1,15 @@
 """The command line: every equation on a real attention head, or on the reader's own matrix.
 
+And every check of the exercises on the reader's own answers.
+
 NumPy is imported only when there is something to compute, so that --help answers at once.
 """
 import argparse
+import csv
 import json
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",),
@@ -104,6 +108,15 @@ def _parser():
     notebooks.add_argument("--out", metavar="DIR", type=Path, required=True,
                            help="a folder without earlier notebooks")
     notebooks.set_defaults(run=write_notebooks)
+    check = commands.add_parser("check", help="your answers to the exercises of the lessons",
+                                description="Run the checks of the exercises on your own file. "
+                                "It may be a whole lesson or your functions alone.")
+    check.set_defaults(run=check_files)
+    check.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a .py or .ipynb file")
+    check.add_argument("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
+    check.add_argument("--csv", action="store_true", help="one row for each file, for a class")
+    check.add_argument("--seconds", type=float, metavar="T", default=20.0,
+                       help="time limit of one exercise (default: 20)")
     return top
 
 
@@ -311,6 +324,50 @@ def list_equations(options):
     if not index.cells():
         print("\nLessons, tests, and what only they say, are beside the package in a clone.")
     return 0
+
+
+def check_files(options):
+    """The reader's answers to the exercises: a table for each file, or one row."""
+    from . import exercises
+    wanted = exercises.wanted(options.lesson)
+    for file in options.files:
+        if not file.is_file() or file.suffix not in (".py", ".ipynb"):
+            raise ValueError(f"{file}: a file .py or .ipynb expected, found "
+                             + ("another kind" if file.exists() else "none of this name"))
+    if not 0 < options.seconds < 1e5:
+        raise ValueError(f"--seconds: a positive number expected, got {options.seconds:g}")
+    row = csv.writer(sys.stdout, lineterminator="\n").writerow
+    if options.csv:
+        row(["file", *(f"E{exercise}" for exercise in wanted), "points", "of"])
+    good = True
+    for file in options.files:
+        marks, problem = exercises.marks(file, lesson=options.lesson, seconds=options.seconds)
+        points = sum(mark.points or 0 for mark in marks.values())
+        good &= points == len(marks)
+        if options.csv:
+            row([file, *(mark.points for mark in marks.values()), points, len(marks)])
+            if problem:
+                print(f"ksvd-ref: {file}: {problem}", file=sys.stderr)
+        else:
+            print(file, "", *([problem] if problem else _rows(marks, wanted)), "",
+                  f"{points} of {len(marks)} points", "", sep="\n")
+        sys.stdout.flush()
+    return 0 if good else 1
+
+
+def _rows(marks, wanted):
+    """A line for each exercise of the lessons attempted, one for all others."""
+    lesson = lambda exercise: int(exercise.split(".")[0])
+    tried = {lesson(exercise) for exercise, mark in marks.items() if mark.points is not None}
+    idle = sorted({lesson(exercise) for exercise in marks} - tried)
+    width = max(len(wanted[exercise][1]) for exercise in marks)
+    for exercise, (points, message) in marks.items():
+        if lesson(exercise) in tried:
+            start = f"E{exercise:6}{wanted[exercise][1]:{width}}  {points} ".replace("None", "-")
+            yield textwrap.fill(message, 100, initial_indent=start + " ",
+                                subsequent_indent=" " * len(start + " "))
+    if idle:
+        yield f"Nothing attempted in lesson{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}."
 
 
 if __name__ == "__main__":

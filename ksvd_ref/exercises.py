@@ -1,8 +1,39 @@
-"""The exercises of the lessons: their checks, run on the solutions and on wrong answers.
+"""The exercises of the lessons: their checks, on solutions, wrong answers and a student's file.
 
 A file in `tutorials/solutions` defines `check_4_1(function)`, which raises an AssertionError or a
 ValueError that says what is wrong, and `ANSWERS`: exercise -> the solution, then wrong answers.
+The name of the solution is the one that a student's function must have.
+
+A student's code may do anything: each function runs in a process of its own, `_child`, which leaves
+what it found in a file of its own, for what the process prints is the student's.
 """
+import ast
+import functools
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import types
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+TUTORIALS = ROOT / "tutorials"
+MEMORY = 4 << 30            # bytes that one process may fill, where the system has such a limit
+IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|[\w.]+\?+[ \t]*)$", re.M)
+
+
+class Mark(NamedTuple):
+    """The outcome of one exercise."""
+    points: int | None      # 1, 0, or None where nothing was attempted
+    message: str
 
 
 def refusal(check, function):
@@ -54,8 +85,328 @@ def demonstrate(scope):
           refused: twice 2 is 4, got 2
     """
     for exercise, (solution, *wrong) in scope["ANSWERS"].items():
-        check = scope["check_" + exercise.replace(".", "_")]
+        check = scope[checker(exercise)]
         check(solution)
         print(f"E{exercise}  {solution.__name__} is right")
         for function in wrong:
             print(f"      refused: {refusal(check, function)}")
+
+
+def checker(exercise):
+    """The name of the check of an exercise.
+
+    Examples
+    --------
+    >>> checker("4.1")
+    'check_4_1'
+    """
+    return "check_" + exercise.replace(".", "_")
+
+
+def names(source):
+    """The exercises of a file of solutions, from its text: exercise -> name of the function.
+
+    Examples
+    --------
+    >>> names("ANSWERS = {'4.1': (score_new_row, wrong, worse)}")
+    {'4.1': 'score_new_row'}
+    """
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ANSWERS":
+            return {key.value: functions.elts[0].id
+                    for key, functions in zip(node.value.keys, node.value.values)}
+    return {}
+
+
+def wanted(lesson=None):
+    """Every exercise: number -> (path of its solutions, name of the function).
+
+    Parameters
+    ----------
+    lesson : int, optional
+        Those of this lesson only.
+
+    Raises
+    ------
+    ValueError
+        If there are no solutions beside the package, or none to this lesson.
+    """
+    found = {exercise: (path, name) for path in sorted(TUTORIALS.glob("solutions/[0-9]*.py"))
+             for exercise, name in names(path.read_bytes()).items()}
+    if not found:
+        raise ValueError(f"a clone of the repository expected, no lessons found at {TUTORIALS}")
+    some = {exercise: task for exercise, task in found.items()
+            if lesson in (None, int(exercise.split(".")[0]))}
+    if not some:
+        last = list(found)[-1].split(".")[0]
+        raise ValueError(f"the number of a lesson from 1 to {last} expected, got {lesson}")
+    return some
+
+
+def cells(name, content):
+    """The code of a script or notebook in pieces, each with its name in messages.
+
+    Parameters
+    ----------
+    name : str
+        Of the file; a notebook ends in .ipynb. Its lines for IPython (%, ! and ?) become `pass`.
+    content : bytes
+
+    Returns
+    -------
+    list of (str, bytes or str)
+
+    Examples
+    --------
+    >>> cells("my.py", b"x = 1")
+    [('my.py', b'x = 1')]
+    >>> cells("my.ipynb", b'{"cells": [{"cell_type": "code", "source": ["%time\\\\n", "x = 1"]}]}')
+    [('my.ipynb, code cell 1', 'pass\\nx = 1')]
+    """
+    if not name.endswith(".ipynb"):
+        return [(name, content)]
+    sources = ["".join(cell["source"]) for cell in json.loads(content)["cells"]
+               if cell["cell_type"] == "code"]
+    found = []
+    for n, source in enumerate(sources, 1):
+        try:
+            ast.parse(source)                       # a line may begin with % in a longer formula
+        except SyntaxError:
+            source = IPYTHON.sub(r"\1pass", source)
+        found.append((f"{name}, code cell {n}", source))
+    return found
+
+
+def run(pieces, module):
+    """Run the pieces of a student's file in a module.
+
+    What counts is what they define. So an assertion or a call that fails by itself, such as the
+    check of another exercise, is passed over; anything else that fails ends the run.
+
+    Examples
+    --------
+    >>> module = types.ModuleType("handed_in")
+    >>> run([("my.py", "1 / 0\\nassert False\\ndef double(x): return 2 * x")], module)
+    >>> module.double(2)
+    4
+    """
+    for name, source in pieces:
+        tree = ast.parse(source, name)
+        for n, node in enumerate(tree.body):
+            if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr)
+                                                and not isinstance(node.value, ast.Constant)):
+                tree.body[n] = ast.Try([node], [ast.ExceptHandler(body=[ast.Pass()])], [], [])
+        exec(compile(ast.fix_missing_locations(tree), name, "exec"), vars(module))
+
+
+def mark(check, function, files=()):
+    """What a check says of a student's function, whatever that does.
+
+    Parameters
+    ----------
+    check : callable
+    function : anything
+        What the student's file has under the name of the function.
+    files : collection of str
+        The names of the pieces of the student's file.
+
+    Returns
+    -------
+    Mark
+
+    Examples
+    --------
+    >>> def check(double):
+    ...     assert abs(double(2) - 4) < 1e-9, f"twice 2 is 4, got {double(2)}"
+    >>> mark(check, lambda x: 2 * x)
+    Mark(points=1, message='right')
+    >>> mark(check, lambda x: x).message
+    'twice 2 is 4, got 2'
+    >>> mark(check, lambda x: 1 / 0).message
+    'your function raised ZeroDivisionError: division by zero'
+    >>> print(mark(check, lambda x: "4").message)                   # doctest: +ELLIPSIS
+    what it returned cannot be used: TypeError: unsupported operand ...; it returned '4'
+    """
+    returned = []
+
+    def watched(*args, **options):
+        returned[:] = [function(*args, **options)]
+        return returned[0]
+
+    if not callable(function):
+        return Mark(0, f"a function expected, found {_described(function)}")
+    try:
+        check(functools.wraps(function)(watched))
+    except BaseException as error:                  # SystemExit too
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        inside = watched.__code__ in codes or any(code.co_filename in files for code in codes)
+        by_check = not inside or codes[-1].co_filename == check.__code__.co_filename
+        if isinstance(error, NotImplementedError) and inside:
+            return Mark(None, "not attempted")
+        if isinstance(error, (AssertionError, ValueError)) and by_check:
+            message = _line(error) or "wrong"
+        elif inside:
+            return Mark(0, f"your function raised {_told(error, files)}")
+        else:
+            message = f"what it returned cannot be used: {_told(error, files)}"
+            if returned and returned[0] is not None:
+                message += f"; it returned {_described(returned[0])}"
+        if returned and returned[0] is None:
+            message += "; it returned None: is there a return statement?"
+        return Mark(0, message)
+    return Mark(1, "right")
+
+
+def _line(value, to=str):
+    """Text in one line that any terminal can show."""
+    try:
+        text = " ".join(to(value).split())
+    except Exception:                               # the student's own __str__ or __repr__
+        text = f"a {type(value).__name__}"
+    text = text if len(text) <= 300 else text[:300] + " ..."
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _described(value):
+    if hasattr(value, "shape"):
+        return f"an array of shape {_line(value.shape)}"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return _line(value, repr)
+
+
+def _told(error, files):
+    """An error with its last line in the student's file."""
+    places = [f" ({frame.f_code.co_filename}, line {line})"
+              for frame, line in traceback.walk_tb(error.__traceback__)
+              if frame.f_code.co_filename in files]
+    return f"{type(error).__name__}: {_line(error)}".removesuffix(": ") + "".join(places[-1:])
+
+
+def marks(path, *, lesson=None, seconds=20.0):
+    """All marks of a student's file.
+
+    Parameters
+    ----------
+    path : Path
+        A script or a notebook, a whole lesson or the functions alone.
+    lesson : int, optional
+        Only the exercises of this lesson.
+    seconds : float, optional
+        For each exercise; for the file itself three times as many.
+
+    Returns
+    -------
+    dict
+        Exercise -> Mark.
+    str
+        Why the file does not run; empty if it does.
+
+    Raises
+    ------
+    ValueError
+        If there are no lessons, or not this one.
+    """
+    tasks, file = wanted(lesson), str(path.absolute())
+    [(defined, message, took)] = _processes([[file]], 3 * seconds)
+    if message:
+        problem = f"the file does not run: {message}"
+        return dict.fromkeys(tasks, Mark(0, problem)), problem
+    tried = [exercise for exercise, (_, name) in tasks.items() if name in defined]
+    found = _processes([[file, exercise, *map(str, tasks[exercise])] for exercise in tried],
+                       seconds, 2 * took)
+    done = {exercise: Mark(*(answer or (0, message)))
+            for exercise, (answer, message, _) in zip(tried, found)}
+    return {exercise: done.get(exercise, Mark(None, "not attempted")) for exercise in tasks}, ""
+
+
+def _processes(tasks, seconds, more=0.0):
+    """Run tasks of `_child`, a few at once: for each what it left, why nothing else, seconds."""
+    environment = {**os.environ, "MPLBACKEND": "Agg", "KSVD_REF_QUICK": "1",
+                   "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    waiting, running, found = list(enumerate(tasks)), {}, [None] * len(tasks)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        try:
+            while waiting or running:
+                while waiting and len(running) < (os.cpu_count() or 1):
+                    n, task = waiting.pop(0)
+                    process = subprocess.Popen(
+                        [sys.executable, "-m", "ksvd_ref.exercises", f"{folder}/{n}", *task],
+                        cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                        start_new_session=True)
+                    running[process] = n, time.monotonic()
+                time.sleep(0.01)
+                for process, (n, start) in list(running.items()):
+                    took, status = time.monotonic() - start, process.poll()
+                    if status is not None or took > seconds + more:
+                        _end(process)
+                        del running[process]
+                        left = Path(folder, str(n))
+                        answer, message = json.loads(left.read_bytes()) if left.exists() else (
+                            None, f"took longer than {seconds:g} s" if status is None else
+                            f"ended its process with {_status(status)}")
+                        found[n] = answer, message, took
+        finally:
+            for process in running:
+                _end(process)
+    return found
+
+
+def _end(process):
+    """Kill a process and all that it has started."""
+    if os.name == "posix":
+        with suppress(OSError):                     # none is left
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True)
+    process.wait()
+
+
+def _status(status):
+    if -status in set(signal.Signals):
+        return f"the signal {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+def _child(out, file, exercise=None, solutions=None, name=None):
+    """Run a student's file, then the check of one exercise if told; leave JSON in `out`.
+
+    That is [what was found, None] or [None, why not]. Found are all names, or the mark.
+    """
+    with suppress(ImportError, ValueError, OSError):
+        from resource import RLIMIT_DATA, getrlimit, setrlimit
+        setrlimit(RLIMIT_DATA, (MEMORY, getrlimit(RLIMIT_DATA)[1]))
+    found, message, path = None, None, Path(file)
+    try:
+        what, pieces = "the check cannot run: ", []
+        scope = runpy.run_path(solutions) if exercise else {}
+        before = [(other, dict(vars(other))) for key, other in list(sys.modules.items())
+                  if key in ("numpy", "numpy.linalg") or key.startswith("ksvd_ref.")]
+        what, content = "", path.read_bytes()
+        pieces += cells(path.name, content)
+        module = sys.modules["handed_in"] = types.ModuleType("handed_in")
+        # A lesson looks for its style, tables and checks: they need not be handed in with it.
+        home = TUTORIALS if b"HERE = Path(__file__)" in content else path.parent
+        module.__file__ = str(home / path.name)
+        os.chdir(path.parent)
+        sys.path.append(str(path.parent))           # at the end: a random.py there hides nothing
+        sys.argv[:], sys.dont_write_bytecode = [file], True
+        run(pieces, module)
+        found = list(vars(module))
+    except BaseException as error:
+        message = what + _told(error, dict(pieces))
+    if found and exercise:
+        found = mark(scope[checker(exercise)], vars(module).get(name), dict(pieces))
+        changed = [f"{other.__name__}.{key}" for other, were in before for key in were
+                   if key[0] != "_" and vars(other).get(key) is not were[key]]
+        if changed:
+            found = Mark(0, f"your file changes {changed[0]}: leave other modules as they are")
+    draft = Path(out + ".draft")
+    draft.write_text(json.dumps([found, message]))
+    draft.replace(out)
+    os._exit(0)                                     # whatever still runs
+
+
+if __name__ == "__main__":
+    _child(*sys.argv[1:])

@@ -1,12 +1,15 @@
 """Every lesson and every solution runs, from another folder, with warnings as errors."""
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ksvd_ref import exercises
 
 TUTORIALS = Path(__file__).parents[1] / "tutorials"
 LESSONS = sorted(TUTORIALS.glob("[0-9]*.py"))
@@ -26,24 +29,19 @@ def test_every_lesson_has_its_solutions():
     assert LESSONS and [path.name for path in LESSONS] == [path.name for path in SOLUTIONS]
 
 
-def functions(path):
-    return {node.name: node for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.FunctionDef)}
-
-
 @pytest.mark.parametrize("path", LESSONS, ids=name)
 def test_exercises(path):
-    """Two to four stubs, each naming its exercise; each has a check among the solutions."""
-    number = int(path.name[:2])
-    stubs = [node for node in functions(path).values()
-             if "NotImplementedError" in ast.unparse(node)]
+    """Two to four, in order; the stub has the name of the solution and raises what to write."""
+    solutions = (TUTORIALS / "solutions" / path.name).read_text()
+    stubs = [node for node in ast.parse(path.read_text()).body
+             if isinstance(node, ast.FunctionDef) and "NotImplementedError" in ast.unparse(node)]
+    number, expected = int(path.name[:2]), exercises.names(solutions)
     assert 2 <= len(stubs) <= 4
-    checks = functions(TUTORIALS / "solutions" / path.name)
-    for n, stub in enumerate(stubs, 1):
-        assert f"Exercise {number}.{n}" in ast.unparse(stub)
-        assert f"check_{number}_{n}" in checks and stub.name in checks
-        with pytest.raises(NotImplementedError):    # it raises, it never returns a wrong answer
-            scope = {}
+    assert expected == {f"{number}.{n}": stub.name for n, stub in enumerate(stubs, 1)}
+    for exercise, stub in zip(expected, stubs):
+        assert f"**E{exercise}**" in path.read_text() and f"**E{exercise}**" in solutions
+        with pytest.raises(NotImplementedError, match=f"^Exercise {re.escape(exercise)}: ."):
+            scope = {}                              # it raises, it never returns a wrong answer
             exec(compile(ast.Module([stub], []), path.name, "exec"), scope)
             scope[stub.name](*[None] * (len(stub.args.args) - len(stub.args.defaults)))
 

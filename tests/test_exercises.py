@@ -1,0 +1,399 @@
+"""The checks tell right from wrong, and a student's file can do no harm."""
+import ast
+import csv
+import functools
+import json
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksvd_ref import __main__, exercises
+
+LESSONS = sorted(exercises.TUTORIALS.glob("[0-9]*.py"))
+EXERCISES = exercises.wanted()
+load = functools.cache(runpy.run_path)
+
+
+# The solutions: each check accepts its solution and refuses everything else with a message.
+
+def answers(exercise):
+    scope = load(str(EXERCISES[exercise][0]))
+    return scope[exercises.checker(exercise)], *scope["ANSWERS"][exercise]
+
+
+def test_every_lesson_has_answers():
+    lessons = {int(exercise.split(".")[0]) for exercise in EXERCISES}
+    assert lessons == {int(path.name[:2]) for path in LESSONS} == set(range(1, 13))
+
+
+def test_every_exercise_has_a_name_of_its_own():
+    """Else a whole lesson, handed in, would seem to attempt an exercise of another lesson."""
+    names = [name for _, name in EXERCISES.values()]
+    assert len(names) == len(set(names)), sorted(names)
+    for path in LESSONS:
+        others = {name for solutions, name in EXERCISES.values() if solutions.name != path.name}
+        bound = {getattr(node, "name", None) or getattr(node, "id", None)
+                 for node in ast.walk(ast.parse(path.read_bytes()))
+                 if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.alias))
+                 or isinstance(getattr(node, "ctx", None), ast.Store)}
+        assert not bound & others, path.name
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_check_accepts_the_solution_and_refuses_the_wrong_answers(exercise):
+    check, solution, *wrong = answers(exercise)
+    assert solution.__name__ == EXERCISES[exercise][1]
+    check(solution)
+    messages = [exercises.refusal(check, function) for function in wrong]
+    assert len(messages) >= 2 and all(messages)
+
+
+def hollow(value):
+    """The same container, with NaN for every number."""
+    if isinstance(value, (tuple, list)):
+        parts = [hollow(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return {key: hollow(part) for key, part in value.items()}
+    return np.full(np.shape(value), np.nan)[()]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_check_has_a_message_for_nothing_and_for_nan(exercise):
+    check, solution, *_ = answers(exercise)
+    for function in (lambda *args, **options: None, lambda *args, **options: np.nan,
+                     lambda *args, **options: hollow(solution(*args, **options))):
+        assert exercises.refusal(check, function)
+
+
+# A student's file: small lessons of our own, each exercise another misbehaviour.
+
+SOLUTIONS = """
+import time
+def check(function):
+    got = function(2)
+    assert not got < 4, f"twice 2 is 4, got {got}"
+    assert not got > 4
+def check_callback(function):
+    def only_integers(x):
+        if x != int(x):
+            raise ValueError(f"an integer expected, got {x}")
+        return x
+    assert function(only_integers) == 4
+"""
+NUMPY = """
+import numpy as np
+def check(function):
+    assert np.allclose(function(np.ones(2)), 2), "not twice as much"
+"""
+STUDENT = '''
+"""My answers."""
+from __future__ import annotations
+import colorsys, ctypes, json, os, subprocess, sys, threading, time
+import beside                                   # a module in the same folder
+assert "this line fails" == "and defines nothing"
+print(json.dumps([[1, "right"], None]), flush=True)
+1 / 0
+sys.exit()
+def right(x: Undefined): return 2 * x
+def also_right(x): return beside.two * x
+def wrong(x): return x
+def wrong_without_words(x): return 5 * x
+def nothing(x): 2 * x
+def text(x): return "4"
+def raises(x):
+    return right(x) / 0                         # line 17
+def value_error(x): raise ValueError("in the student's own code")
+def own_class(x):
+    class Mine(Exception):
+        def __str__(self): 1 / 0
+    raise Mine
+def long_lines(x): raise KeyError("\\x1b[31m\\ud800\\n" * 1000)
+def signature(): return 4
+def exits(x): sys.exit(0)
+def os_exits(x): os._exit(0)
+def recursion(x): return recursion(x)
+def crash(x): return ctypes.string_at(0)
+def loop(x):
+    while True: pass
+def memory(x): return bytes(8 << 30)
+def printing(x):
+    for _ in range(100_000): print('[[1, "right"], null]')
+    return x
+def closed(x):
+    os.closerange(0, 100)
+    sys.stdout.close()
+    return x
+def asks(x): return float(input("x"))
+def background(x):
+    subprocess.Popen([sys.executable, "-c", """if True:
+        import time
+        for n in range(600):
+            open("alive", "a").write(".")
+            time.sleep(0.05)"""])
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    while not os.path.exists("alive"): time.sleep(0.01)
+    return 2 * x
+def patched(x):
+    time.sleep = None
+    os.path.join = None
+    json.dumps = None
+    return 2 * x
+def stub(x): raise NotImplementedError("Exercise 1.1: write it")
+a_number = 4.0
+def callback(f): return f(4) + 0 * f(0.5)
+def bad_callback(f): return f(None)
+'''
+EXPECTED = {
+    "right": (1, "right"), "also_right": (1, "right"), "wrong": (0, "twice 2 is 4, got 2"),
+    "wrong_without_words": (0, "wrong"),
+    "nothing": (0, "what it returned cannot be used: TypeError: '<' not supported between instances"
+                " of 'NoneType' and 'int'; it returned None: is there a return statement?"),
+    "text": (0, "what it returned cannot be used: TypeError: '<' not supported between instances of"
+             " 'str' and 'int'; it returned '4'"),
+    "raises": (0, "your function raised ZeroDivisionError: division by zero (my work.py, line 17)"),
+    "value_error": (0, "your function raised ValueError: in the student's own code (my work.py, "
+                    "line 18)"),
+    "own_class": (0, "your function raised Mine: a Mine (my work.py, line 22)"),
+    "long_lines": (0, "your function raised KeyError: '\\x1b[31m\\ud800"),
+    "signature": (0, "your function raised TypeError: signature() takes 0 positional arguments but "
+                  "1 was given"),
+    "exits": (0, "your function raised SystemExit: 0 (my work.py, line 25)"),
+    "os_exits": (0, "ended its process with exit status 0"),
+    "recursion": (0, "your function raised RecursionError: maximum recursion depth exceeded"),
+    "crash": (0, "ended its process with "), "loop": (0, "took longer than 2 s"),
+    "memory": (0, "your function raised MemoryError (my work.py, line 31)"
+               if sys.platform == "linux" else ""),
+    "printing": (0, "twice 2 is 4, got 2"), "closed": (0, "twice 2 is 4, got 2"),
+    "asks": (0, "your function raised EOFError: EOF when reading a line (my work.py, line 39)"),
+    "background": (1, "right"), "patched": (0, ""), "stub": (None, "not attempted"),
+    "a_number": (0, "a function expected, found 4.0"), "absent": (None, "not attempted"),
+    "callback": (0, "an integer expected, got 0.5"),
+    "bad_callback": (0, "your function raised TypeError: int() argument must be"),
+}
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    """A folder of lessons, tutorials/, and one of a student's work, work/."""
+    root = tmp_path_factory.mktemp("course")
+    (root / "tutorials/solutions").mkdir(parents=True)
+    (root / "work").mkdir()
+    tasks = {f"1.{n}": name for n, name in enumerate(EXPECTED, 1)}
+    for number, checks, names in ((1, SOLUTIONS, EXPECTED), (2, NUMPY, ("doubled", "patching"))):
+        tasks = {f"{number}.{n}": name for n, name in enumerate(names, 1)}
+        (root / f"tutorials/solutions/0{number}_small.py").write_text(
+            checks
+            + "".join(f"{exercises.checker(exercise)} = check{'_callback' * ('callback' in name)}\n"
+                      f"def {name}(x): return 2 * x\n" for exercise, name in tasks.items())
+            + "ANSWERS = {%s}" % ", ".join(f"{exercise!r}: ({name}, len, max)"
+                                           for exercise, name in tasks.items()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exercises, "TUTORIALS", root / "tutorials")
+        yield root
+
+
+@pytest.fixture(scope="module")
+def marked(lesson):
+    work = lesson / "work"
+    (work / "my work.py").write_text(STUDENT)
+    (work / "beside.py").write_text("two = 2")
+    (work / "colorsys.py").write_text("1 / 0")              # hides no module of Python
+    start = time.monotonic()
+    marks, problem = exercises.marks(work / "my work.py", lesson=1, seconds=2.0)
+    assert problem == "" and time.monotonic() - start < 60
+    return {name: marks[f"1.{n}"] for n, name in enumerate(EXPECTED, 1)}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_misbehaviour_fails_its_exercise_and_nothing_else(marked, name):
+    points, message = EXPECTED[name]
+    assert marked[name].points == points and marked[name].message.startswith(message), marked[name]
+    assert len(marked[name].message) < 400 and marked[name].message.isprintable()
+
+
+def test_what_a_function_has_started_ends_with_it(marked, lesson):
+    alive = (lesson / "work/alive").stat().st_size
+    time.sleep(0.3)
+    assert (lesson / "work/alive").stat().st_size == alive > 0
+
+
+NOTEBOOK = [
+    ("markdown", "# A whole lesson"),
+    ("code", "%matplotlib inline\n!pip install ksvd_ref\nnp.ones?\nfrom pathlib import Path\n"
+             "import matplotlib.pyplot as plt\nimport numpy as np"),
+    ("code", 'HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()\n'
+             'style = (HERE / "ksvd.mplstyle").read_text()'),
+    ("code", "remainder = (7\n  % 4)\nplt.plot([remainder])\nplt.show()"),
+    ("code", "patching(np.ones(2))\nassert False, 'a cell that fails'"),
+    ("code", ["def doubled(x):\n", "    return 2 * x + remainder - 3"]),
+    ("code", "def patching(x):\n    np.allclose = lambda *args: True"),
+]
+
+
+def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
+    file = lesson / "work/Übung.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": kind, "source": source}
+                                          for kind, source in NOTEBOOK]}))
+    marks, problem = exercises.marks(file, lesson=2)
+    assert problem == "" and marks == {
+        "2.1": (1, "right"),
+        "2.2": (0, "your file changes numpy.allclose: leave other modules as they are")}
+
+
+@pytest.mark.parametrize("name, text, message", [
+    ("a.py", "x = 1\ndef right(x) return x", "SyntaxError: expected ':' (a.py, line 2)"),
+    ("a.py", "def right(x):\n    return 1\n\nunit = 1 / 0",
+     "ZeroDivisionError: division by zero (a.py, line 4)"),
+    ("a.py", "import nowhere", "ModuleNotFoundError: No module named 'nowhere' (a.py, line 1)"),
+    ("a.py", "if True:\n    raise SystemExit(3)", "SystemExit: 3 (a.py, line 2)"),
+    ("a.py", "import os\nos._exit(0)", "ended its process with exit status 0"),
+    ("a.py", "while True:\n    print('x')", "took longer than 1.5 s"),
+    ("a.py", "\ud8ff", "SyntaxError: "),
+    ("a.ipynb", '{"cells": [{"cell_type": "code", "source": "x = 1"},'
+     ' {"cell_type": "code", "source": "\\nx = 1 / 0"}]}',
+     "ZeroDivisionError: division by zero (a.ipynb, code cell 2, line 2)"),
+    ("a.ipynb", '{"cells": [{"cell_type": "code", "source": "x ="}]}',
+     "SyntaxError: invalid syntax (a.ipynb, code cell 1, line 1)"),
+    ("a.ipynb", "not JSON", "JSONDecodeError: ")])
+def test_a_file_that_does_not_run(lesson, name, text, message):
+    file = lesson / "work" / name
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    marks, problem = exercises.marks(file, seconds=0.5)
+    assert problem.startswith(f"the file does not run: {message}")
+    assert len(marks) == len(EXPECTED) + 2 and set(marks.values()) == {(0, problem)}
+
+
+def test_a_check_that_cannot_run_says_so(lesson, monkeypatch, tmp_path):
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions/01_small.py").write_text(
+        "import nowhere\nANSWERS = {'1.1': (right, wrong, nothing)}")
+    monkeypatch.setattr(exercises, "TUTORIALS", tmp_path)
+    (tmp_path / "a.py").write_text("def right(x): return 2 * x")
+    marks, problem = exercises.marks(tmp_path / "a.py")
+    assert problem == "" and marks == {
+        "1.1": (0, "the check cannot run: ModuleNotFoundError: No module named 'nowhere'")}
+
+
+@pytest.mark.parametrize("path", [path for path in LESSONS if "HERE" in path.read_text()])
+def test_a_lesson_by_itself_is_known_as_one(path):
+    assert "HERE = Path(__file__)" in path.read_text()
+
+
+def test_an_interruption_leaves_no_process(lesson, monkeypatch):
+    (lesson / "work/a.py").write_text("while True: pass")
+    started, Popen = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **options:
+                        started.append(Popen(*args, **options)) or started[-1])
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        exercises.marks(lesson / "work/a.py")
+    assert len(started) == 1 and started[0].returncode is not None
+
+
+# The command, on lesson 04.
+
+HALF = """
+def score_new_row(phi_new, H_r, Psi):
+    return H_r.T @ (Psi @ phi_new)
+def turned_weights(W_e, W_r, T):
+    return T @ W_e, T.T @ W_r
+def generalised_inverse(A, Z):
+    raise NotImplementedError("Exercise 4.3: the pseudo-inverse and something that A C A ignores")
+"""
+TABLE = """half.py
+
+E4.1   score_new_row        1  right
+E4.2   turned_weights       0  %s
+E4.3   generalised_inverse  -  not attempted
+
+1 of 3 points
+
+"""
+
+
+@pytest.fixture
+def command(capsys, tmp_path, monkeypatch):
+    """Runs the command in a folder with three files; gives status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(exercises, "TUTORIALS", exercises.ROOT / "tutorials")
+    Path("half.py").write_text(HALF)
+    Path("full.py").write_text("from runpy import run_path\nglobals().update(run_path(%r))"
+                               % str(EXERCISES["4.1"][0]))
+    Path("bad.py").write_text("x =")
+
+    def run(*argv):
+        status = __main__.main(["check", *argv])
+        return (status, *capsys.readouterr())
+    return run
+
+
+def test_a_table_for_a_student(command, monkeypatch):
+    check = answers("4.2")[0]
+    message = exercises.refusal(check, lambda W_e, W_r, T: (T @ W_e, T.T @ W_r))
+    status, out, err = command("half.py", "--lesson", "4")
+    assert (status, err) == (1, "") and max(map(len, out.splitlines())) <= 100
+    assert out.replace("\n" + " " * 31, " ") == TABLE % message        # a long one goes on below
+    status, out, err = command("bad.py", "--lesson", "4")
+    assert (status, err) == (1, "") and out == (
+        "bad.py\n\nthe file does not run: SyntaxError: invalid syntax (bad.py, line 1)\n\n"
+        "0 of 3 points\n\n")
+
+
+def test_other_lessons_take_one_line(command):
+    status, out, err = command("half.py")
+    assert (status, err) == (1, "") and out.startswith("half.py\n\nE4.1 ")
+    assert out.endswith("-  not attempted\n"
+                        "Nothing attempted in lessons 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12.\n\n"
+                        f"1 of {len(EXERCISES)} points\n\n")
+
+
+def test_full_points_give_status_0(command):
+    status, out, err = command("full.py", "--lesson", "4")
+    assert (status, err) == (0, "") and out.count("1  right") == 3 and "3 of 3 points" in out
+
+
+def test_rows_for_a_class(command):
+    status, out, err = command("half.py", "bad.py", "full.py", "--csv", "--lesson", "4")
+    assert status == 1 and list(csv.reader(out.splitlines())) == [
+        ["file", "E4.1", "E4.2", "E4.3", "points", "of"], ["half.py", "1", "0", "", "1", "3"],
+        ["bad.py", "0", "0", "0", "0", "3"], ["full.py", "1", "1", "1", "3", "3"]]
+    assert err == ("ksvd-ref: bad.py: the file does not run: SyntaxError: invalid syntax "
+                   "(bad.py, line 1)\n")
+
+
+@pytest.mark.parametrize("argv, message", [
+    ("missing.py", "missing.py: a file .py or .ipynb expected, found none of this name"),
+    ("half.py .", ".: a file .py or .ipynb expected, found another kind"),
+    ("half.txt", "half.txt: a file .py or .ipynb expected"),
+    ("half.py --lesson 13", "the number of a lesson from 1 to 12 expected, got 13"),
+    ("half.py --lesson x", "--lesson: invalid int"),
+    ("half.py --seconds 0", "--seconds: a positive number expected, got 0"),
+    ("half.py --seconds nan", "--seconds: a positive number expected, got nan"),
+    ("", "the following arguments are required: FILE")])
+def test_bad_input_gets_one_line(command, argv, message):
+    status, out, err = command(*argv.split())
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_without_a_clone(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "tutorials")
+    status, out, err = command("half.py")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert f"a clone of the repository expected, no lessons found at {tmp_path}" in err
+
+
+def test_help_does_not_load_numpy():
+    code = "import sys, ksvd_ref.exercises, ksvd_ref.__main__ as m\n" \
+        "try: m.main(['check', '--help'])\nexcept SystemExit: pass\n" \
+        "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "--lesson N" in done.stdout, done.stderr
