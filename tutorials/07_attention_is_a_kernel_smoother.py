@@ -27,9 +27,8 @@ normalised = lambda G: G / G.sum(axis=-1, keepdims=True)
 # %% [markdown]
 # ## 1. The definition
 # A query $q_i$ takes a weighted mean of the values $v_j$ that belong to the keys $k_j$. The kernel
-# $\kappa$ says how much a key counts, the filter $B$ which keys the query may see (1) or not (0):
-# $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j
-#   \qquad (\text{S.2}).$$
+# $\kappa$ says how much a key counts, the filter $B$ whether the query may see it, 1 or 0 (S.2):
+# $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j.$$
 # With $G_{ij} = \kappa(q_i, k_j)$ it is $O = AV$, where $A_{ij} = B_{ij}G_{ij}$ divided by the sum
 # of its row (S.3). On paper: kernel values $(2, 1)$ and values $(3, 0)$ give $\frac23 \cdot 3 = 2$;
 # hide the first key, and the mean is 0. With a Gaussian kernel of width $h$ (S.9) this is the
@@ -56,10 +55,9 @@ plt.show()
 # Softmax attention has the exponential kernel $e^{\beta\langle q, k\rangle}$, $\beta = 1/\sqrt d$,
 # for keys of $d$ numbers (S.6). Is it the Gaussian one? Nearly:
 # $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\, e^{-\beta\|q-k\|^2/2}\, e^{\beta\|k\|^2/2}$$
-# The factor of the query is in numerator and denominator and cancels. That of the key stays:
-# exponential attention is rbf attention **whose keys have weights**. The two agree for all queries
-# if and only if all visible keys have one length; $q = 0$ shows the "only if". The 72 heads of a
-# small pretrained model (MiniLM) that reads Lincoln:
+# The factor of the query cancels. That of the key stays: exponential attention is rbf attention
+# **whose keys have weights**. The two agree for all queries if and only if all visible keys have
+# one length; $q = 0$ shows the "only if". The heads of a small model, MiniLM, that reads Lincoln:
 # %% Two maps of one head: without key weights, most attention falls on the first token
 Q, K, tokens = datasets.minilm_heads()                          # (6 layers, 12 heads, 64, 32)
 beta, rbf = 32 ** -0.5, {"kernel": "rbf", "gamma": 32 ** -0.5 / 2}
@@ -136,7 +134,8 @@ plt.show()
 #
 # ## 4. Each published attention is one line
 # Vaswani et al. *add* the position, $f + t$ in place of $f$. The values have it too, or not, which
-# Tsai et al. recommend. The filter is full unless `mask` says otherwise.
+# Tsai et al. recommend. Transformer-XL in full has two learned biases, $u$ and $v$. The filter is
+# full unless `mask` says otherwise.
 # %%
 a, table = f + t, rng.standard_normal((5, d))
 looked_up = relative(q, offset_table(table, N, N))
@@ -245,6 +244,7 @@ def equivariant_filters(n):
 # G_{ii}G_{i-1,i-1}$. If every row prefers the previous place to its own, what does the diagonal do?
 #
 # *Where this is used.* Lessons 08 (KSVD of these maps), 09 (Primal-Attention), 11 (ablations).
+#
 # *Further reading.* Tsai et al., Transformer Dissection, EMNLP 2019 (arXiv 1908.11775). Dai et al.,
 # Transformer-XL, ACL 2019. Choromanski et al., Rethinking Attention with Performers, ICLR 2021.
 # Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021.

@@ -108,7 +108,7 @@ assert np.all(no_mean.mean(axis=1)[1:5, 0] < first[1:5] / 2)
 # %% [markdown]
 # The row sums explain most of the first share in layer 0 and little of it elsewhere. Layers 0 and 5
 # hardly change when the special tokens go, the others do.
-# %% Share of the first components by layer, before and after: the steep start of four layers goes
+# %% Share of the first components by layer: without sink and mean the steep start goes
 figure, axes = plt.subplots(1, 2, sharey=True, figsize=(7, 3.2))
 colours = plt.cm.cividis(np.linspace(0, 0.95, 6))
 for ax, share, title in zip(axes, (plain, no_mean), ("As the model computes it",
@@ -176,7 +176,7 @@ plt.show()
 # $$\|A - H_e\Sigma H_r^\top\|_F^2 = \sum_{l > s}\sigma_l^2 .$$
 # Two rivals of the same rank: the *next* $s$ components, for which the objective $J$ of lesson 05
 # vanishes just as well (V3); and the best symmetric matrix.
-# %% Error against rank: the best falls, the symmetric one stays above its floor, the next s fails
+# %% Error against rank: the best falls, the symmetric one stays high, the next s fail
 M = words[4, 4]
 H_e, sigma, H_r = dual.solve(M)
 w, V = np.linalg.eigh((M + M.T) / 2)

@@ -210,14 +210,14 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 # NLP: the task loss is a sum over tokens, so $\eta = 0.1$ is 5e-5 for 2048 of them. RL: the line
 # for Hopper, medium, runs halfcheetah; one seed unless told, where the paper has three.
 #
-# Rows 1, 2 and 10 change what a trained number means; row 6 and section 2 are why $J^2$ near zero
+# Rows 1, 2 and 10 change what a trained number means; (6) and section 2 are why $J^2$ near zero
 # is not a solved KSVD; the padding rows change outputs.
 
 
 # %% [markdown]
 # ## Exercises
-# `check = runpy.run_path(str(HERE / "solutions" / "09_primal_attention.py"))` (after `import
-# runpy`) loads the checks; `check["check_9_1"](layer_of_one_head)` runs one.
+# After `import runpy`, `check = runpy.run_path(str(HERE / "solutions" / "09_primal_attention.py"))`
+# loads the checks; `check["check_9_1"](layer_of_one_head)` runs one.
 #
 # - **E9.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # - **E9.2** (about 1 line) Predict, then run: the singular values that trained weights of the
