@@ -1,59 +1,94 @@
 # %% [markdown]
-# # Solutions of lesson 07: attention is a kernel smoother
-# Each `check_7_k(function)` compares a function with a slower truth on several inputs and says
-# what is wrong. Run as a script it checks these solutions and shows a wrong answer that each check
-# refuses.
+# # Solutions to lesson 07, with the checks
+# Each check compares your function with a slower truth on several inputs and says what is wrong.
 # %%
 import itertools
 
 import numpy as np
 
+from ksvd_ref import exercises
 from ksvd_ref.smoother import attention, causal, linear_attention, weights
 
+
+def array(got, shape, name):
+    """Real and finite, of this shape."""
+    try:
+        A = np.asarray(got, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
+    if A.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
+    if not np.all(np.isfinite(A)):
+        raise ValueError(f"{name} has entries that are NaN or infinite")
+    return A
+
+
+def several(got, names):
+    """A tuple with one thing for each name."""
+    got = tuple(got) if isinstance(got, (tuple, list)) or getattr(got, "ndim", 0) else (got,)
+    if len(got) != len(names):
+        raise ValueError(f"{', '.join(names)} expected, got {len(got)} of these {len(names)}")
+    return got
+
+
+def compare(got, want, others, what):
+    """Equal up to rounding; if not, and it is one of the others, say which."""
+    if not np.allclose(got, want, rtol=1e-9, atol=1e-12):
+        for other, reason in others:
+            if np.shape(other) == np.shape(got) and np.allclose(got, other, rtol=1e-9, atol=1e-12):
+                raise AssertionError(reason)
+        raise AssertionError(f"{what} off by {np.abs(got - want).max():.2g}")
+
+
 # %% [markdown]
-# ## 7.1 Exponential attention that is rbf attention
-# $-\gamma\|q - k\|^2 = 2\gamma\langle q, k\rangle - \gamma\|k\|^2 - \gamma\|q\|^2$. The last is
-# a factor of the query and cancels; the first is the exponential kernel with scale $1/(2\gamma)$.
-
-
+# **E7.1** $-\gamma\|q - k\|^2 = 2\gamma\langle q, k\rangle - \gamma\|k\|^2 - \gamma\|q\|^2$. The
+# last is a factor of the query and cancels; the first is the exponential kernel with scale
+# $1/(2\gamma)$.
 # %%
 def rbf_as_exponential(K, gamma):
-    return 1 / (2 * gamma), -gamma * (K ** 2).sum(axis=1)[None, :]
+    return 1 / (2 * gamma), -gamma * np.sum(K ** 2, axis=1)[None, :]
 
 
-def check_7_1(rbf_as_exponential):
-    for seed, (N, M, d, gamma) in enumerate([(4, 6, 3, 0.5), (1, 5, 1, 2.0), (7, 2, 4, 0.1)]):
+def check_7_1(function):
+    for seed, (N, M, d, gamma) in enumerate([(4, 6, 3, 0.5), (2, 5, 1, 2.0), (7, 3, 4, 0.1)]):
         rng = np.random.default_rng(seed)
         Q, K = rng.standard_normal((N, d)), rng.standard_normal((M, d))
-        scale, log_factor = rbf_as_exponential(K, gamma)
-        got, want = (weights(Q, K, scale=scale, log_factor=log_factor),
-                     weights(Q, K, kernel="rbf", gamma=gamma))
-        doubled = weights(Q, K, kernel="rbf", gamma=2 * gamma)
-        assert np.abs(got - doubled).max() > 1e-9, "your kernel has 2 gamma instead of gamma"
-        # two softmax of scores of order 10
-        assert np.abs(got - want).max() < 1e-12, (
-            f"weights differ by {np.abs(got - want).max():.2g} for gamma = {gamma}: the key's "
-            "factor exp(-gamma |k|^2) does not cancel")
+        scale, log_factor = several(function(K.copy(), gamma), ("scale", "log_factor"))
+        scale = float(array(scale, (), "scale"))
+        if scale <= 0:
+            raise AssertionError(f"scale divides the scores and must be positive, got {scale}")
+        if np.shape(log_factor) == (M,):
+            log_factor = np.reshape(log_factor, (1, M))
+        log_factor = array(log_factor, (1, M), "log_factor, one number for each key,")
+        keys = np.sum(K ** 2, axis=1)[None, :]
+        run = lambda scale, factor: weights(Q, K, scale=scale, log_factor=factor)
+        compare(run(scale, log_factor), weights(Q, K, kernel="rbf", gamma=gamma), (
+            (run(1 / (2 * gamma), 0 * keys), "the key's factor exp(-gamma |k|^2) does not cancel: "
+             "it is missing in log_factor"),
+            (run(1 / (2 * gamma), gamma * keys), "log_factor has the wrong sign: long keys count "
+             "less with rbf, not more"),
+            (run(2 * gamma, -gamma * keys), "scale is upside down: the scores are divided by it"),
+            (run(1 / gamma, -gamma * keys), "the 2 of 2 gamma <q, k> is missing in scale"),
+            (run(1 / (2 * gamma), -gamma * keys ** 0.5), "|k| in place of |k|^2 in log_factor"),
+            (weights(Q, K, kernel="rbf", gamma=2 * gamma), "this is rbf with 2 gamma")),
+            f"gamma = {gamma}: the attention is")
 
 
 # %% [markdown]
-# ## 7.2 The error of averaged heads
-# For one point, the error of the mean is (bias of the mean)² + variance of the mean, and the
-# variance of a mean of $H$ is the sum of all $H^2$ covariances over $H^2$: $H$ variances and
+# **E7.2** For one point, the error of the mean is (bias of the mean)² + variance of the mean, and
+# the variance of a mean of $H$ is the sum of all $H^2$ covariances over $H^2$: $H$ variances and
 # $H(H - 1)$ covariances. More heads remove the variance, never the common covariance nor the bias.
-
-
 # %%
 def ensemble(F, truth):
     H = F.shape[0]
     E = F - F.mean(axis=1, keepdims=True)                       # (H, draws, points)
     cov = np.mean(E[:, None] * E, axis=2)                       # (H, H, points)
     own = np.trace(cov)                                         # sum of the variances
-    shared = (cov.sum(axis=(0, 1)) - own) / (H * (H - 1))
+    shared = (np.sum(cov, axis=(0, 1)) - own) / (H * (H - 1))
     return (F.mean(axis=(0, 1)) - truth) ** 2, own / H / H, (1 - 1 / H) * shared
 
 
-def check_7_2(ensemble):
+def check_7_2(function):
     rng = np.random.default_rng(0)
     at, X = rng.standard_normal((30, 8)), rng.standard_normal((50, 40, 8))
     truth = np.sin(at).sum(axis=1)
@@ -61,24 +96,28 @@ def check_7_2(ensemble):
     for width in (1, 2, 4):                                     # 8, 4, 2 heads, each in a subspace
         F = np.stack([attention(at[:, c:c + width], X[..., c:c + width], Y, kernel="rbf")[..., 0]
                       for c in range(0, 8, width)])
-        got = ensemble(F, truth)
-        error = np.mean((F.mean(axis=0) - truth) ** 2, axis=0)
-        variance = np.mean(np.var(F, axis=1), axis=0) / F.shape[0]
-        for name, part, want in (("sum of the three terms", sum(got), error),
-                                 ("bias term", got[0], (F.mean(axis=(0, 1)) - truth) ** 2),
-                                 ("variance term", got[1], variance)):
-            # sums of 50 squares below 100
-            assert np.abs(part - want).max() < 1e-10, (
-                f"{len(F)} heads: {name} is off by {np.abs(part - want).max():.2g}; every average "
-                "is over the draws, with 1 / draws")
+        H, names = len(F), ("bias", "variance", "covariance")
+        got = several(function(F.copy(), truth), names)
+        got = [array(part, (30,), f"the {name} term") for part, name in zip(got, names)]
+        bias, variance = F.mean(axis=(0, 1)) - truth, np.mean(np.var(F, axis=1), axis=0)
+        error = np.mean((F.mean(axis=0) - truth) ** 2, axis=0)  # what the three add up to
+        third = error - bias ** 2 - variance / H
+        wrong = ((bias, "the bias term is not squared"),
+                 (np.mean((F.mean(axis=1) - truth) ** 2, axis=0), "the bias is that of the mean of "
+                  "the heads, not the mean of the squared biases"),
+                 (variance, "the variance term is not divided by H"),
+                 (np.mean(np.var(F, axis=1, ddof=1), axis=0) / H, "the variance divides by draws - "
+                  "1: here every average is over the draws"),
+                 (np.var(F, axis=(0, 1)), "the variance is over heads and draws together, not "
+                  "within each head"),
+                 (third / (1 - 1 / H), "the factor 1 - 1 / H of the covariance is missing"))
+        for part, want, name in zip(got, (bias ** 2, variance / H, third), names):
+            compare(part, want, wrong, f"{H} heads: the {name} term is")
 
 
 # %% [markdown]
-# ## 7.3 A running state
-# The numerator and the normaliser of query $i$ are $\phi(q_i) S_i$ and $\phi(q_i) z_i$. The key
-# comes in before the query asks, for a query sees its own key.
-
-
+# **E7.3** The numerator and the normaliser of query $i$ are $\phi(q_i) S_i$ and $\phi(q_i) z_i$.
+# The key comes in before the query asks, for a query sees its own key.
 # %%
 def running(phi_Q, phi_K, V):
     S, z, rows = np.zeros((phi_K.shape[1], V.shape[1])), np.zeros(phi_K.shape[1]), []
@@ -89,31 +128,41 @@ def running(phi_Q, phi_K, V):
     return np.array(rows)
 
 
-def check_7_3(running):
-    for seed, (N, p, d_v) in enumerate([(1, 1, 1), (6, 3, 2), (40, 5, 4)]):
+def late(phi_Q, phi_K, V):
+    """The query asks before its own key is in; the first takes the first value."""
+    seen = np.tril(np.ones((len(V), len(V))), -1)
+    seen[0, 0] = 1.0
+    G = seen * (phi_Q @ phi_K.T)
+    return G @ V / G.sum(axis=1, keepdims=True)
+
+
+def check_7_3(function):
+    for seed, (N, p, d_v) in enumerate([(6, 3, 2), (1, 1, 1), (40, 5, 4)]):
         rng = np.random.default_rng(seed)
         Q, K, V = *rng.standard_normal((2, N, p)), rng.standard_normal((N, d_v))
-        phi_Q, phi_K = np.exp(Q), np.exp(K)
-        got = np.asarray(running(phi_Q, phi_K, V))
-        want = attention(phi_Q, phi_K, V, kernel="linear", mask=causal(N))
-        assert got.shape == want.shape, f"shape {want.shape} expected, got {got.shape}"
-        # a sum of 40 positive terms
-        assert np.abs(got - want).max() < 1e-12, (
-            f"off by {np.abs(got - want).max():.2g} at N = {N}: query i sees the keys up to i, its "
-            "own included, and numerator and normaliser sum over the same keys")
-        elu = lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))
-        assert np.abs(running(elu(Q), elu(K), V)
-                      - linear_attention(Q, K, V, mask=causal(N))).max() < 1e-12, (
-            "right for exp, wrong for elu + 1")
+        for phi in (np.exp, lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))):
+            G = phi(Q) @ phi(K).T
+            want = attention(phi(Q), phi(K), V, kernel="linear", mask=causal(N))
+            got = array(function(phi(Q), phi(K), V.copy()), (N, d_v), "the output")
+            sums = np.tril(G) @ V
+            compare(got, want, (
+                (linear_attention(phi(Q), phi(K), V, mask=causal(N)), "phi_Q and phi_K are the "
+                 "features already: they are mapped a second time"),
+                (G @ V / G.sum(axis=1, keepdims=True), "every query sees all keys: it is not "
+                 "causal"),
+                (sums, "the normaliser phi(q) z is missing"),
+                (sums / np.arange(1, N + 1)[:, None], "divided by the number of keys, not by "
+                 "phi(q) z"),
+                (sums / G.sum(axis=1, keepdims=True), "the numerator stops at key i, the "
+                 "normaliser sums over all keys"),
+                (late(phi(Q), phi(K), V), "query i does not see its own key: take the key in "
+                 "before the query asks")), f"N = {N}: the output is")
 
 
 # %% [markdown]
-# ## 7.4 Filters that respect all permutations
-# Equivariance for all inputs means that the filter commutes with every permutation: all diagonal
-# entries are equal, and all others. Two free bits make four filters, for every $n \ge 2$: all,
-# only itself, all but itself, none. Hiding something is not enough to see order.
-
-
+# **E7.4** Equivariance for all inputs means that the filter commutes with every permutation: all
+# diagonal entries are equal, and all others. Two free bits make four filters, for every $n \ge 2$:
+# all, only itself, all but itself, none. Hiding something is not enough to see order.
 # %%
 def equivariant_filters(n):
     X = np.random.default_rng(0).standard_normal((n, 2))
@@ -126,33 +175,63 @@ def equivariant_filters(n):
     return kept
 
 
-def check_7_4(equivariant_filters):
-    for n, count in ((1, 2), (2, 4), (3, 4)):
-        got = [np.asarray(B) for B in equivariant_filters(n)]
+def check_7_4(function):
+    for n, count in ((2, 4), (3, 4), (1, 2)):
+        got = function(n)
+        if not isinstance(got, (list, tuple)) and not getattr(got, "ndim", 0):
+            raise ValueError(f"n = {n}: a list of masks expected, got {got!r:.60}")
         eye = np.eye(n, dtype=bool)
-        want = {B.tobytes() for B in (eye, ~eye, eye | ~eye, eye & ~eye)}
-        assert all(B.shape == (n, n) and B.dtype == bool for B in got), f"({n}, {n}) boolean masks"
-        assert len(got) == len({B.tobytes() for B in got}), f"n = {n}: a filter occurs twice"
-        assert {B.tobytes() for B in got} == want and len(want) == count, (
-            f"n = {n}: {count} filters expected, got {len(got)}: try all permutations, and all "
-            f"{2 ** (n * n)} filters")
+        found = []
+        for B in got:
+            B = np.asarray(B)
+            if B.shape != (n, n) or B.dtype != bool:
+                raise ValueError(f"n = {n}: a mask must be a boolean array of shape ({n}, {n}), "
+                                 f"got {B.dtype} of shape {B.shape}")
+            for i, j in itertools.permutations(range(n), 2):    # swap i and j
+                p = list(range(n))
+                p[i], p[j] = j, i
+                if np.any(B[p][:, p] != B):
+                    raise AssertionError(f"n = {n}: the filter {B.astype(int).tolist()} is not "
+                                         f"equivariant: swap tokens {i} and {j}")
+            found.append(B.tobytes())
+        if len(found) != len(set(found)):
+            raise AssertionError(f"n = {n}: a filter occurs twice")
+        for B, name in ((eye | ~eye, "all keys"), (eye & ~eye, "no key, for which the output is 0"),
+                        (eye, "only the token itself"), (~eye, "all but the token itself")):
+            if B.tobytes() not in found:
+                raise AssertionError(f"n = {n}: {count} filters expected, got {len(found)}; the "
+                                     f"one that shows {name} is missing")
 
 
+# %% [markdown]
+# The questions. (1) Logits times 0 are 0, not minus infinity: the hidden key keeps the kernel value
+# $e^0 = 1$. (2) In a row that sees nothing all logits are $-10^9$, and softmax gives the hidden
+# keys equal weights in place of none. (3) $G_{i,i-1} > G_{ii}$ and the inequality give
+# $G_{i-1,i-1} > G_{ii}$: it falls from row to row, so $G$ is no function of $i - j$ alone (D18).
 # %%
-def refused(check, wrong):
-    try:
-        check(wrong)
-    except AssertionError as error:
-        return str(error)
-    raise RuntimeError(f"{check.__name__} accepted a wrong answer")
-
-
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "7.1": (rbf_as_exponential,
+            lambda K, gamma: (0.5 / gamma, np.zeros((1, len(K)))),
+            lambda K, gamma: (0.5 / gamma, gamma * np.sum(K ** 2, axis=1)[None, :]),
+            lambda K, gamma: (2 * gamma, -gamma * np.sum(K ** 2, axis=1)[None, :]),
+            lambda K, gamma: rbf_as_exponential(K, 2 * gamma),
+            lambda K, gamma: (0.5 / gamma, -gamma * np.sum(K ** 2, axis=1)[:, None])),
+    "7.2": (ensemble,
+            lambda F, truth: (F.mean(axis=(0, 1)) - truth, *ensemble(F, truth)[1:]),
+            lambda F, truth: (ensemble(F, truth)[0], np.var(F, axis=(0, 1)), 0 * truth),
+            lambda F, truth: (*ensemble(F, truth)[:2],
+                              ensemble(F, truth)[2] / (1 - 1 / len(F))),
+            lambda F, truth: ensemble(F, truth)[:2]),
+    "7.3": (running,
+            lambda phi_Q, phi_K, V: linear_attention(phi_Q, phi_K, V, mask=causal(len(V))),
+            lambda phi_Q, phi_K, V: phi_Q @ (phi_K.T @ V) / (phi_Q @ phi_K.sum(axis=0))[:, None],
+            lambda phi_Q, phi_K, V: np.tril(phi_Q @ phi_K.T) @ V,
+            late),
+    "7.4": (equivariant_filters,
+            lambda n: [causal(n), causal(n) | True],
+            lambda n: [np.ones((n, n), dtype=bool), np.zeros((n, n), dtype=bool)],
+            lambda n: [~B for B in equivariant_filters(n)[:-1]],
+            lambda n: 2 * equivariant_filters(n)),
+}
 if __name__ == "__main__":
-    for check, right, wrong in (
-            (check_7_1, rbf_as_exponential, lambda K, gamma: (0.5 / gamma, np.zeros((1, len(K))))),
-            (check_7_1, rbf_as_exponential, lambda K, gamma: rbf_as_exponential(K, 2 * gamma)),
-            (check_7_2, ensemble, lambda F, truth: (ensemble(F, truth)[0], F.var(axis=(0, 1)), 0)),
-            (check_7_3, running, lambda Q, K, V: linear_attention(np.log(Q), np.log(K), V)),
-            (check_7_4, equivariant_filters, lambda n: [causal(n), causal(n) | True])):
-        check(right)
-        print(f"{check.__name__} passes; a wrong answer: {refused(check, wrong)}")
+    exercises.demonstrate(globals())

@@ -4,6 +4,8 @@
 # %%
 import numpy as np
 
+from ksvd_ref import dual, exercises
+
 
 def matrices():
     """Square, tall and wide ones, with a known spectrum each."""
@@ -11,6 +13,26 @@ def matrices():
     for N, M, sigma in ((6, 6, [3.0, 2.0, 1.0, 0.5]), (8, 5, [1.0, 1.0, 1.0]), (4, 7, [5.0, 0.1])):
         U, V = (np.linalg.qr(rng.standard_normal((n, len(sigma))))[0] for n in (N, M))
         yield U * sigma @ V.T, np.array(sigma)
+
+
+def array(got, shape, name):
+    """Real and finite, of this shape."""
+    try:
+        A = np.asarray(got, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
+    if A.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
+    if not np.all(np.isfinite(A)):
+        raise ValueError(f"{name} has entries that are NaN or infinite")
+    return A
+
+
+def pair(got, names):
+    got = tuple(got) if isinstance(got, (tuple, list)) or getattr(got, "ndim", 0) else (got,)
+    if len(got) != 2:
+        raise ValueError(f"{names} expected, got {len(got)} of these 2")
+    return got
 
 
 # %% [markdown]
@@ -21,29 +43,38 @@ def components_for(A, share):
     return int(np.argmax(squares >= share * squares[-1])) + 1
 
 
+def of_sigma(A, share):
+    """The sum of sigma in place of that of sigma^2."""
+    sigma = np.cumsum(np.linalg.svd(A, compute_uv=False))
+    return int(np.argmax(sigma >= share * sigma[-1])) + 1
+
+
 def check_8_1(function):
     for A, sigma in matrices():
         for share in (0.3, 0.7, 0.9, 0.99):
             want, held = 0, 0.0
-            while held < share * np.sum(sigma ** 2):
+            while held < share * np.sum(sigma ** 2):            # component by component
                 held += sigma[want] ** 2
                 want += 1
-            got = function(A, share)
-            if got == want - 1:
-                raise AssertionError(f"{got} is the index of the last component, from 0: their "
-                                     f"number is {want}")
-            plain = int(np.argmax(np.cumsum(sigma) >= share * np.sum(sigma))) + 1
-            if got != want and got == plain:
-                raise AssertionError(f"{got} components hold {share} of the sum of sigma, not of "
-                                     f"sigma^2: {want} would do")
-            if got != want:
-                raise AssertionError(f"sigma = {sigma}, share {share}: {want} expected, got {got}")
+            got = float(array(function(A.copy(), share), (), "the number of components"))
+            if got == want:
+                continue
+            for other, reason in (
+                    (want - 1, f"the index of the last component, from 0: their number is {want}"),
+                    (of_sigma(A, share), f"for the sum of sigma, not of sigma^2: {want} expected"),
+                    (want + 1, f"one too many: {want} hold {held / np.sum(sigma ** 2):.3f}"),
+                    (len(sigma), f"the rank; {want} would be enough"),
+                    (held / np.sum(sigma ** 2), "the share that is held, not a number of "
+                     "components")):
+                if np.isclose(got, other):
+                    raise AssertionError(f"sigma = {sigma}, share {share}: {got:g} is {reason}")
+            raise AssertionError(f"sigma = {sigma}, share {share}: {want} expected, got {got:g}")
 
 
 # %% [markdown]
 # **E8.2** Symmetric and antisymmetric matrices are orthogonal in the inner product
-# $\operatorname{tr}(A^\top B)$, so the projection is the symmetric part and the distance the norm
-# of the other.
+# $\mathrm{tr}(A^\top B)$, so the projection is the symmetric part and the distance the norm of the
+# other.
 # %%
 def nearest_symmetric(A):
     S = (A + A.T) / 2
@@ -52,16 +83,21 @@ def nearest_symmetric(A):
 
 def check_8_2(function):
     rng = np.random.default_rng(82)
-    for N in (1, 2, 5, 9):
+    for N in (5, 1, 2, 9):
         A = rng.standard_normal((N, N))
-        S, distance = function(A)
-        if np.shape(S) != (N, N):
-            raise ValueError(f"the matrix must have shape {(N, N)}, got {np.shape(S)}")
+        S, distance = pair(function(A.copy()), "the matrix and its distance")
+        S, distance = array(S, (N, N), "the matrix"), float(array(distance, (), "the distance"))
         if np.abs(S - S.T).max() > 1e-12:
-            raise AssertionError("the matrix is not symmetric")
-        if abs(distance - np.linalg.norm(A - S)) > 1e-12:
-            raise AssertionError(f"the distance of your two matrices is "
-                                 f"{np.linalg.norm(A - S):.4f}, not {distance:.4f}")
+            raise AssertionError("the matrix is not symmetric: it differs from its transpose by "
+                                 f"{np.abs(S - S.T).max():.2g}")
+        true = np.linalg.norm(A - S)
+        if abs(distance - true) > 1e-12 * (1 + true):
+            for other, reason in ((2 * true, "twice the distance: the norm of A - A^T, not of its "
+                                   "half"), (true ** 2, "the square of the distance")):
+                if np.isclose(distance, other):
+                    raise AssertionError(f"{distance:.4f} is {reason}, which is {true:.4f}")
+            raise AssertionError("the distance of A and your matrix in the Frobenius norm is "
+                                 f"{true:.4f}, not {distance:.4f}")
         for _ in range(50):                         # at the minimum every step leads away
             step = rng.standard_normal((N, N))
             step = 1e-3 * (step + step.T)
@@ -71,35 +107,78 @@ def check_8_2(function):
 
 
 # %% [markdown]
+# **E8.3** The pair $(h_e, h_r)$ has *one* sign. If each side takes the sign of its own largest
+# entry, then in about half of all cases the rows that ask are shown beside the columns they avoid.
+# %%
+def ask_and_asked(A, l, n):
+    U, _, Vt = np.linalg.svd(A)
+    h_e, h_r = U[:, l], Vt[l]
+    sign = np.sign(h_e[np.argmax(np.abs(h_e))])
+    return np.argsort(-sign * h_e)[:n], np.argsort(-sign * h_r)[:n]
+
+
+def each_its_own(A, l, n):
+    """Each side flipped by its own largest entry."""
+    U, _, Vt = np.linalg.svd(A)
+    return tuple(np.argsort(-np.sign(h[np.argmax(np.abs(h))]) * h)[:n] for h in (U[:, l], Vt[l]))
+
+
+def check_8_3(function):
+    rng = np.random.default_rng(83)
+    for N, M in ((9, 7), (6, 10), (8, 8)):
+        A = rng.standard_normal((N, M))
+        H_e, _, H_r = dual.solve(A)                             # the largest |h_e| is positive
+        for l in (0, 1, 3):
+            sides = ("the rows that ask", H_e), ("the columns that are asked", H_r)
+            got = pair(function(A.copy(), l, 4), "rows that ask and columns that are asked")
+            got = [array(part, (4,), name) for part, (name, _) in zip(got, sides)]
+            orders = [np.argsort(-H[:, l]) for _, H in sides]
+            for part, (name, H), order, other in zip(got, sides, orders, orders[::-1]):
+                h = H[:, l]
+                if np.array_equal(part, order[:4]):
+                    continue
+                for wrong, reason in (
+                        (order[::-1][:4], "come from the other end: " + (
+                            "the sign is that of h_e for both sides"
+                            if H is H_r else "the largest |h_e| must be positive")),
+                        (order[:4][::-1], "come weakest first"),
+                        (np.argsort(-np.abs(h))[:4], "are sorted by size without the sign: some "
+                         "of them ask, or are asked, least"),
+                        (other[:4], "are those of the other side"),
+                        (order[:4] + 1, "are counted from 1"),
+                        (np.argsort(-H[:, l + 1])[:4], f"are those of component {l + 1}"),
+                        (h[order[:4]], "are entries of the vector, not indices")):
+                    if np.allclose(part, wrong):
+                        raise AssertionError(f"component {l}: {name} {reason}")
+                raise AssertionError(f"component {l}: {name} are {order[:4]}, got {part}")
+
+
+# %% [markdown]
 # The questions. 1. Rank 1; $A = \mathbf 1 e_1^\top$, so $\sigma_1 = \sqrt N = 8$; asymmetry
 # $\sqrt{(N - 1)/(N + 1)}$, for only the first entry is symmetric. 2. The singular values stay: a
 # permutation is orthogonal; the asymmetry changes, as only one side was permuted. 3. The
 # exponential acts on the entries, not on the matrix: it is a sum of all entrywise powers of $S$.
 # %%
+sink = np.eye(64)[[0] * 64]                                     # the first question, in numbers
+assert np.linalg.matrix_rank(sink) == 1 and np.isclose(np.linalg.norm(sink, 2), 8)
+assert np.isclose(np.linalg.norm(sink - sink.T) / np.linalg.norm(sink + sink.T), (63 / 65) ** 0.5)
+# %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "8.1": (components_for,
+            lambda A, share: components_for(A, share) - 1,
+            of_sigma,
+            lambda A, share: np.linalg.matrix_rank(A)),
+    "8.2": (nearest_symmetric,
+            lambda A: (np.tril(A) + np.tril(A, -1).T, np.linalg.norm(A - A.T) / 2),
+            lambda A: ((A + A.T) / 2, np.linalg.norm(A - A.T)),
+            lambda A: (A @ A.T, np.linalg.norm(A - A @ A.T)),
+            lambda A: ((A - A.T) / 2, np.linalg.norm(A + A.T) / 2)),
+    "8.3": (ask_and_asked,
+            each_its_own,
+            lambda A, l, n: ask_and_asked(A, l, n)[::-1],
+            lambda A, l, n: tuple(np.argsort(-np.abs(H[:, l]))[:n] for H in dual.solve(A)[::2]),
+            lambda A, l, n: tuple(np.argsort(H[:, l])[-n:] for H in dual.solve(A)[::2]),
+            lambda A, l, n: tuple(side + 1 for side in ask_and_asked(A, l, n))),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    def of_sigma(A, share):
-        sigma = np.cumsum(np.linalg.svd(A, compute_uv=False))
-        return int(np.argmax(sigma >= share * sigma[-1])) + 1
-
-    sink = np.zeros((64, 64))
-    sink[:, 0] = 1.0
-    assert np.isclose(np.linalg.norm(sink - sink.T) / np.linalg.norm(sink + sink.T),
-                      (63 / 65) ** 0.5) and np.isclose(np.linalg.norm(sink, 2), 8)
-    for check, right, wrongs in (
-            (check_8_1, components_for, (lambda A, share: components_for(A, share) - 1, of_sigma,
-                                         lambda A, share: np.linalg.matrix_rank(A))),
-            (check_8_2, nearest_symmetric, (lambda A: (np.tril(A) + np.tril(A, -1).T,
-                                                       np.linalg.norm(A - A.T) / 2),
-                                            lambda A: ((A + A.T) / 2, np.linalg.norm(A - A.T)),
-                                            lambda A: (A @ A.T, np.linalg.norm(A - A @ A.T))))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())

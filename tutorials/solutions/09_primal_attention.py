@@ -4,12 +4,29 @@
 # %%
 import numpy as np
 
-from ksvd_ref import attention
+from ksvd_ref import attention, exercises
 
 
-def shape_is(got, want, name):
-    if np.shape(got) != want:
-        raise ValueError(f"{name} must have shape {want}, got {np.shape(got)}")
+def array(got, shape, name):
+    """Real and finite, of this shape."""
+    try:
+        A = np.asarray(got, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
+    if A.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
+    if not np.all(np.isfinite(A)):
+        raise ValueError(f"{name} has entries that are NaN or infinite")
+    return A
+
+
+def compare(got, want, others, what):
+    """Equal up to rounding; if not, and it is one of the others, say which."""
+    if not np.allclose(got, want, rtol=1e-9, atol=1e-10):
+        for other, reason in others:
+            if np.shape(other) == np.shape(got) and np.allclose(got, other, rtol=1e-9, atol=1e-10):
+                raise AssertionError(reason)
+        raise AssertionError(f"{what} off by {np.abs(got - want).max():.1e}")
 
 
 # %% [markdown]
@@ -24,30 +41,31 @@ def layer_of_one_head(Q, K, W_e, W_r, W_o, b_o, F=None):
 
 def check_9_1(function):
     rng = np.random.default_rng(91)
-    for N, p, n, s, d_v in ((5, 4, None, 2, 3), (7, 3, 6, 2, 4), (3, 5, 4, 3, 2)):
+    for N, p, n, s, d_v in ((5, 4, None, 2, 3), (7, 3, 6, 2, 4), (3, 5, 5, 3, 2)):
         Q, K = rng.standard_normal((2, N, p))
         W_e, W_r = rng.standard_normal((2, n or p, s))
         W_o, b_o = rng.standard_normal((2 * s, d_v)), rng.standard_normal(d_v)
         F = None if n is None else rng.standard_normal((n, p))
 
-        def truth(crossed=False, unit=True, bias=1.0):
+        def truth(crossed=False, swapped=False, unit=True, bias=1.0, F=F):
             rows = []
-            for q, k in zip(Q, K):                  # token by token
+            for q, k in zip(*((K, Q) if swapped else (Q, K))):  # token by token
                 q, k = (q / np.sqrt(q @ q), k / np.sqrt(k @ k)) if unit else (q, k)
                 q, k = (q, k) if F is None else (F @ q, F @ k)
                 e, r = W_e.T @ q, W_r.T @ k
                 rows.append(W_o.T @ np.concatenate([r, e] if crossed else [e, r]) + bias * b_o)
             return np.array(rows)
-        got = function(Q, K, W_e, W_r, W_o, b_o, F)
-        shape_is(got, (N, d_v), "the output")
-        for wrong, what in ((truth(unit=False), "queries and keys are not divided by their length"),
-                            (truth(crossed=True), "r stands before e in [e; r]"),
-                            (truth(bias=0.0), "the bias b_o is missing")):
-            if np.allclose(got, wrong, atol=1e-10):
-                raise AssertionError(what)
-        if not np.allclose(got, truth(), atol=1e-10):
-            raise AssertionError(f"off by {np.abs(got - truth()).max():.1e}"
-                                 f"{'' if F is None else ' with F of shape ' + str(F.shape)}")
+        got = array(function(Q, K, W_e, W_r, W_o, b_o, F), (N, d_v), "the output")
+        others = [(truth(unit=False), "queries and keys are not divided by their length"),
+                  (truth(crossed=True), "r stands before e in [e; r]"),
+                  (truth(swapped=True), "W_e scores the queries and W_r the keys, not the other "
+                   "way round"),
+                  (truth(bias=0.0), "the bias b_o is missing")]
+        if n == p:
+            others += [(truth(F=None), "F is ignored"),
+                       (truth(F=F.T), "F acts as its transpose: e = W_e^T F phi(q)")]
+        compare(got, truth(), others, f"N = {N}, p = {p}, {'no F' if F is None else f'n = {n}'}: "
+                "the output is")
 
 
 # %% [markdown]
@@ -59,17 +77,20 @@ def sigma_of_published(Lambda, N):
 
 def check_9_2(function):
     rng = np.random.default_rng(92)
-    for N in (1, 10, 333):
+    for N in (10, 1, 333):
         for Lambda in (rng.uniform(0.1, 3.0, 4), -rng.uniform(0.1, 3.0, (2, 3))):
-            got, want = function(Lambda, N), N / Lambda ** 2
-            shape_is(got, want.shape, "sigma")
-            for wrong, what in ((1 / Lambda, "1 / Lambda is the paper's: the code squares Lambda"),
-                                (1 / Lambda ** 2, "the mean over the N tokens is missing"),
-                                (np.sqrt(N / np.abs(Lambda)), "this is Lambda from sigma")):
-                if np.allclose(got, wrong) and not np.allclose(got, want):
-                    raise AssertionError(what)
-            if not np.allclose(got, want):
-                raise AssertionError(f"N = {N}, Lambda = {Lambda}: {want} expected, got {got}")
+            want = N / Lambda ** 2
+            got = array(function(Lambda.copy(), N), want.shape, "sigma")
+            compare(got, want, (
+                (1 / Lambda, "1 / Lambda is the paper's: the code squares Lambda"),
+                (1 / Lambda ** 2, "the mean over the N tokens is missing"),
+                (N / Lambda, "the code weights by Lambda squared"),
+                (Lambda ** 2 / N, "this is the paper's Lambda: sigma is one over it"),
+                (Lambda ** 2, "this is Lambda squared: sigma falls when Lambda grows"),
+                (1 / (N * Lambda ** 2), "N is on the wrong side: the mean over tokens makes the "
+                 "scores' terms smaller, so sigma is larger"),
+                (np.sqrt(N / np.abs(Lambda)), "this is Lambda from sigma")),
+                f"N = {N}, Lambda = {Lambda}: sigma is")
 
 
 # %% [markdown]
@@ -84,25 +105,41 @@ def move_the_trace(W_e, W_r, F, value):
     return W_e + u @ first, W_r + missing * u @ first
 
 
+def along(W_e, W_r, F, value):
+    """Adds along u what is missing, and forgets the parts along u that were there before."""
+    u = np.linalg.svd(F.T)[2][-1:].T
+    missing = value - np.sum(W_e * W_r)
+    step = np.abs(missing) ** 0.5 * u @ np.eye(1, W_e.shape[1])
+    return W_e + step, W_r + np.sign(missing) * step
+
+
 def check_9_3(function):
     rng = np.random.default_rng(93)
-    for n, p, s, value in ((4, 2, 1, 0.0), (6, 3, 2, 50.0), (5, 4, 3, -7.0)):
+    for n, p, s, value in ((6, 3, 2, 50.0), (4, 2, 1, 0.0), (5, 4, 3, -7.0)):
         F, (W_e, W_r) = rng.standard_normal((n, p)), rng.standard_normal((2, n, s))
-        new = function(W_e, W_r, F, value)
+        new = function(W_e.copy(), W_r.copy(), F.copy(), value)
+        if not isinstance(new, (tuple, list)) and not getattr(new, "ndim", 0) or len(new) != 2:
+            raise ValueError("new W_e and W_r expected, two arrays")
+        new = [array(W, (n, s), name) for W, name in zip(new, ("W_e", "W_r"))]
         for old, W, name in zip((W_e, W_r), new, ("W_e", "W_r")):
-            shape_is(W, old.shape, name)
             gap = np.abs(F.T @ W - F.T @ old).max()
             if gap > 1e-9:
-                raise AssertionError(f"F^T {name} moved by {gap:.1e}: the scores change")
-        trace = np.sum(new[0] * new[1])
-        if abs(trace - value) > 1e-9:
-            raise AssertionError(f"the trace is {trace:.4f}, not {value}")
-    queries, keys = rng.standard_normal((2, 1, 9, 4))   # the last F again, through the layer
-    layer = [attention.primal_attention(queries, keys, attention.PrimalWeights(
-        a[None], b[None], np.ones((1, 3)), np.ones((6, 2)), np.zeros(2)), F=F[None])[0]
-        for a, b in ((W_e, W_r), new)]
-    if not np.allclose(*layer, atol=1e-9):
-        raise AssertionError("the outputs of the layer changed")
+                raise AssertionError(f"F^T {name} moved by {gap:.1e}, so the scores change: "
+                                     "move only in the null space of F^T")
+        trace, old = np.sum(new[0] * new[1]), np.sum(W_e * W_r)
+        if abs(trace - value) > 1e-9 * (1 + abs(value)):
+            if np.isclose(trace, old):
+                raise AssertionError(f"the trace is still {old:.4f}, not {value}")
+            if np.isclose(trace, old + value):
+                raise AssertionError(f"the trace moved *by* {value}, it should be moved *to* it")
+            raise AssertionError(f"the trace is {trace:.4f}, not {value}: W_e and W_r had parts "
+                                 "along the null space before, which count too")
+        queries, keys = rng.standard_normal((2, 1, 9, p))       # and through the layer
+        before, after = (attention.primal_attention(queries, keys, attention.PrimalWeights(
+            a[None], b[None], np.ones((1, s)), np.ones((2 * s, 2)), np.zeros(2)), F=F[None])[0]
+            for a, b in ((W_e, W_r), new))
+        if not np.allclose(before, after, atol=1e-9):
+            raise AssertionError("the outputs of the layer changed")
 
 
 # %% [markdown]
@@ -111,28 +148,22 @@ def check_9_3(function):
 # stationary elsewhere. 3. The weights: values of a dual reading are $h_{rj}$, which
 # $W_e = \Psi^\top H_r$ has added up already, and $W_o$ maps the result.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "9.1": (layer_of_one_head,
+            lambda Q, K, W_e, W_r, W_o, b_o, F: np.hstack([Q @ W_e, K @ W_r]) @ W_o + b_o,
+            lambda Q, K, *rest: layer_of_one_head(K, Q, *rest),
+            lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F),
+            lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(
+                Q, K, W_e, W_r, np.roll(W_o, len(W_o) // 2, axis=0), b_o, F)),
+    "9.2": (sigma_of_published,
+            lambda Lambda, N: 1 / Lambda,
+            lambda Lambda, N: 1 / Lambda ** 2,
+            lambda Lambda, N: Lambda ** 2 / N),
+    "9.3": (move_the_trace,
+            lambda W_e, W_r, F, value: (W_e, W_r),
+            lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
+            along,
+            lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, value + np.sum(W_e * W_r))),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    def unscaled(Q, K, W_e, W_r, W_o, b_o, F=None):
-        F = np.eye(Q.shape[1]) if F is None else F
-        return np.hstack([Q @ F.T @ W_e, K @ F.T @ W_r]) @ W_o + b_o
-
-    for check, right, wrongs in (
-            (check_9_1, layer_of_one_head, (
-                unscaled, lambda Q, K, *rest: layer_of_one_head(K, Q, *rest),
-                lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F))),
-            (check_9_2, sigma_of_published, (lambda L, N: 1 / L, lambda L, N: 1 / L ** 2,
-                                             lambda L, N: L ** 2 / N)),
-            (check_9_3, move_the_trace, (
-                lambda W_e, W_r, F, value: (W_e, W_r),
-                lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r)))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())
