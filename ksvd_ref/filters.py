@@ -115,7 +115,7 @@ def window(N, width, *, M=None):
 
 
 def strided(N, stride, *, M=None):
-    r"""Both parts of the strided Sparse Transformer (Child et al., 2019), united (Eq. S.27).
+    r"""Both parts of the strided Sparse Transformer, united (Eq. S.27).
 
     .. math:: 0 \le i - j < l \quad \text{or} \quad j \le i, \; (i - j) \bmod l = 0
 

@@ -67,7 +67,7 @@ def entries():
         functions = of_tag.get(tag, [])
         residual = _residual(functions)
         found.append(Entry(
-            tag, *_statement(tag, functions, lines), tuple(name for name, _ in functions),
+            tag, *_statement(tag, functions, residual, lines), tuple(name for name, _ in functions),
             tuple((number, 1 + [tag in tags for tags in of_cell].index(True))
                   for number, of_cell in shown.items() if any(tag in tags for tags in of_cell)),
             tuple(dict.fromkeys([test for test, tags, *_ in lines if tag in tags]
@@ -286,9 +286,8 @@ def _residual(functions):
     return next((function for _, function in functions if function in known), None)
 
 
-def _statement(tag, functions, lines):
+def _statement(tag, functions, residual, lines):
     """Statement and source, "" where nothing says them."""
-    residual = _residual(functions)
     if residual:
         return importlib.import_module(f"{__package__}.equations").describe(residual)[1:]
     if functions:

@@ -310,7 +310,7 @@ def gram(kernel, X, Z):
 
 
 def center(K):
-    r"""Kernel matrix of centred feature maps, from K alone (claim V23).
+    r"""Kernel matrix of centred feature maps from K alone, P_N K P_M (claim V23).
 
     .. math:: P_N K P_M, \qquad P_n = I - 11^\top / n
 

@@ -128,7 +128,7 @@ def solve_features(Phi, Psi, rows, columns, rank=None):
 
 
 def approximate(K_rows, K_landmarks, K_cols):
-    r"""The approximation of K itself, exact if the landmarks have its rank (Eq. K.37, claim V33).
+    r"""The approximation K_rows K_landmarks⁺ K_cols, exact at the rank of K (Eq. K.37, claim V33).
 
     .. math:: \hat K = K_{N,m}\, K_{nm}^+\, K_{n,M}
 

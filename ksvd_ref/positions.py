@@ -69,7 +69,7 @@ def _frequencies(d):
 
 
 def absolute(t_q, t_k, *, scale=None):
-    r"""Log factor of a kernel of two absolute positions (Eq. S.18).
+    r"""Log factor of a kernel of two absolute positions, for κ_F(f, f′) κ_T(t, t′) (Eq. S.18).
 
     .. math:: \log \kappa_T(t_i, t_j) = \langle t_i W_{T,q}, t_j W_{T,k} \rangle / \sqrt{d}
 
@@ -124,7 +124,7 @@ def absolute(t_q, t_k, *, scale=None):
 
 
 def relative(Q, R, *, scale=None):
-    r"""Log factor of a kernel of offsets with coefficients from the query (Eq. S.15).
+    r"""Log factor of a kernel of offsets with coefficients from the query, q·R_{i−j}/√d (Eq. S.15).
 
     .. math:: \log \kappa_{q_i}(t_i, t_j) = \langle q_i, R_{i-j} \rangle / \sqrt{d}
 

@@ -71,8 +71,8 @@ def test_its_lessons(tag):
             if tag in index.named(cell):
                 here = [cell] * is_code(cell) + [c for c in cells[n + 1:] if is_code(c)][:1]
                 shown += [code for code in here if asserts(ast.parse(code))]
-    assert shown, f"{tag}: {index.text(entry)}\nno lesson asserts anything in the cell that names " \
-        "it or in the next code cell"
+    assert shown, f"{index.text(entry)}\nno lesson asserts in a cell that names {tag}, or in the " \
+        "next code cell: name it there"
 
 
 def test_no_tag_without_an_entry():
