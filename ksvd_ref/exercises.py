@@ -6,6 +6,8 @@ The name of the solution is the one that a student's function must have.
 
 A student's code may do anything: each function runs in a process of its own, `_child`, which leaves
 what it found in a file of its own, for what the process prints is the student's.
+
+No equation: the answers are the lessons'.
 """
 import ast
 import functools

@@ -134,13 +134,13 @@ assert [hide(0.0), hide(1.0)] == [1, 0]             # and both scores are 1 both
 # more rows than there are features, part of the weights reaches no score and yet counts in $J$:
 # another way to $J = 0$. Lesson 09.
 #
-# ## F8. An exponent in HeNCler (V34)
+# ## F8. An exponent in HeNCler
 # **Stated.** HeNCler (arXiv 2405.17050), Corollary 2: the weights $D^{-1/2}$ in the weighted KSVD
 # give the SVD of $D_1^{-1/2}SD_2^{-1/2}$, $D$ the degrees.
 # %%
 S = rng.random((6, 5))
 d_1, d_2 = S.sum(axis=1, keepdims=True), S.sum(axis=0, keepdims=True)
-weighted = lambda w_1, w_2: dual.solve(np.sqrt(w_1) * S * np.sqrt(w_2)).sigma       # K.38
+weighted = lambda w_1, w_2: dual.solve(np.sqrt(w_1) * S * np.sqrt(w_2)).sigma
 wanted = dual.solve(S / np.sqrt(d_1) / np.sqrt(d_2)).sigma
 by_half, by_one = weighted(d_1 ** -0.5, d_2 ** -0.5), weighted(1 / d_1, 1 / d_2)
 print(f"sigma_1: wanted {wanted[0]:.3f}, D^(-1/2) {by_half[0]:.3f}, D^(-1) {by_one[0]:.3f}")
