@@ -267,7 +267,8 @@ def _functions():
     for name in MODULES:
         module = importlib.import_module(f"{__package__}.{name}")
         for key, value in vars(module).items():
-            if inspect.isfunction(value) and value.__module__ == module.__name__ and key[0] != "_":
+            own = getattr(value, "fun", value)      # of an autograd primitive, what it wraps
+            if inspect.isfunction(own) and own.__module__ == module.__name__ and key[0] != "_":
                 yield f"{name}.{key}", value, module
 
 
