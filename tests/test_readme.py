@@ -1,0 +1,107 @@
+"""Every block of the README runs: Python as a doctest, each line of the shell here or in CI."""
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ksvd_ref import __main__
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
+LINES = [line.partition("#")[0].strip() for kind, text in BLOCKS if kind == "sh"
+         for line in text.splitlines()]
+COMMANDS = [line.removeprefix(".venv/bin/ksvd-ref ") for line in LINES
+            if line.startswith(".venv/bin/ksvd-ref ")]
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty folder with a reader's files under the names of the README."""
+    rng = np.random.default_rng(0)
+    for name, shape in (("FILE", (6, 9)), ("X.csv", (6, 3)), ("Z.csv", (8, 3))):
+        np.savetxt(tmp_path / f"{name.partition('.')[0]}.csv", rng.standard_normal(shape),
+                   delimiter=",")
+    half = "def score_new_row(phi_new, H_r, Psi):\n    return H_r.T @ (Psi @ phi_new)\n"
+    for name in ("mywork.py", "work_1.py"):
+        (tmp_path / name).write_text(half)
+    shutil.copytree(ROOT / "ksvd_ref" / "data", tmp_path / "ksvd_ref" / "data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_is_no_other_block():
+    assert {kind for kind, _ in BLOCKS} == {"sh", "python", "bibtex"}
+    assert all(">>> " in text for kind, text in BLOCKS if kind == "python")     # a doctest
+    assert len(COMMANDS) > 8
+
+
+@pytest.mark.parametrize("words", [x for x in COMMANDS if x.split()[0] == "verify"])
+def test_verify(words, desk, capsys):
+    """Also the command below the picture, which draws it."""
+    assert __main__.main(shlex.split(words.replace("FILE", "FILE.csv").replace("OUT", "out"))) == 0
+    assert "--plot" not in words or (desk / "out.png").stat().st_size > 10_000
+
+
+def test_the_picture_is_what_the_command_draws(desk):
+    words = re.search(r"as `ksvd-ref (verify [^`]*)`", README)[1]
+    assert __main__.main(shlex.split(words)) == 0
+    import matplotlib.image
+    drawn, shown = (matplotlib.image.imread(path) for path in (
+        desk / "migration.png", ROOT / "tutorials" / "migration.png"))
+    assert drawn.shape == shown.shape                       # letters may move by a pixel between
+    assert np.mean(np.abs(drawn - shown)) < 0.01            # versions of Matplotlib
+
+
+@pytest.mark.parametrize("words", [x for x in COMMANDS if x.split()[0] in ("equations", "check")])
+def test_index_and_check(words, desk, capsys):
+    notebook = '{"cells": [{"cell_type": "code", "source": ["def score_new_row(phi_new, H_r, Psi):' \
+        '\\n", "    return H_r.T @ (Psi @ phi_new)"]}]}'
+    (desk / "work_2.ipynb").write_text(notebook)
+    status, out = __main__.main(shlex.split(words)), capsys.readouterr().out
+    if words.startswith("equations"):
+        assert status == 0 and "K.12  " in out and ("K.15  " in out) == (words == "equations")
+    else:
+        assert status == 1 and ("work_2.ipynb,,,,,,,,,,1" in out if "--csv" in words
+                                else "score_new_row        1  right" in out)
+
+
+@pytest.mark.parametrize("words", [x for x in COMMANDS if x.split()[0] in ("book", "notebooks")])
+def test_pages_and_notebooks(words, desk, request):
+    if words == "book":                                     # this takes a minute: done once
+        assert (request.getfixturevalue("site") / "index.html").exists()
+    else:
+        assert __main__.main(shlex.split(words)) == 0 and list(desk.glob("handout/01_*.ipynb"))
+
+
+def test_the_rest_is_what_ci_runs():
+    """The two commands are taken from the README by .ci/run; an extra that is named exists."""
+    run = (ROOT / ".ci" / "run").read_text()
+    setup = (ROOT / "setup.cfg").read_text()
+    for line in LINES:
+        if line and not line.startswith(".venv/bin/ksvd-ref "):
+            install = re.fullmatch(r"(python3 -m venv .venv && )?\.venv/bin/pip install -e "
+                                   r'"\.\[(\w+)\]"( && \.venv/bin/(.*))?', line)
+            assert install and f"\n{install[2]} =" in setup
+            assert not install[4] or f"&& .venv/bin/{install[4].split()[0]}" in run
+
+
+def test_the_hours_are_those_of_the_table():
+    minutes = [int(x) for x in re.findall(r"^\| \[\d\d .*?\) \| (\d+) \|", README, re.M)]
+    more = [int(re.search(r"(\d+) more for\s*(?:# )?the\s*(?:# )?exercises", path.read_text())[1])
+            for path in sorted((ROOT / "tutorials").glob("[0-9]*.py"))]
+    hours = [{n: word for n, word in enumerate("three four five six seven eight nine ten".split(), 3)
+              }[round(sum(x) / 60)] for x in (minutes, more)]
+    assert "about {} hours, the exercises about {} more".format(*hours) in " ".join(README.split())
+
+
+def test_other_scripts_named_here_answer():
+    for script in ("tests/benchmarks.py", "tests/gpu_check.py"):
+        assert f"`python {script}" in README
+        done = subprocess.run([sys.executable, ROOT / script, "--help"], capture_output=True)
+        assert done.returncode == 0 and done.stdout
