@@ -93,8 +93,8 @@ def check_4_2(function):
             for side, old in zip(("W_e", "W_r"), (before.W_e, before.W_r)):
                 for what, turn in turns.items():
                     if same(W, turn @ old):
-                        raise AssertionError(f"the new {name} is {what} times {side}: {right} times "
-                                             f"{name} is needed, or the scores change")
+                        raise AssertionError(f"the new {name} is {what} times {side}, but only "
+                                             f"{right} times {name} keeps the scores")
             raise AssertionError(f"{name} is off by {np.abs(W - want).max():.1e}")
 
 
