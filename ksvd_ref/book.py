@@ -121,6 +121,8 @@ class Setter:
     def prose(self, text):
         """Markdown as HTML."""
         made = self._markdown.render(text)
+        made = re.sub(r'(\(?)<span class="math inline">(.*?)</span>([).,;:]*)',     # one word
+                      r'<span class="math inline">\1\2\3</span>', made)
         return made.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
             "</table>", "</table></div>")
 
@@ -387,12 +389,12 @@ def _document(page, order):
                   for name, text in links.items() if name == "index.html" or name in order)
     turn = ""
     if page.name in order:
-        at = order.index(page.name)
-        turn = "".join(
-            f'<a rel="{rel}" href="{name}">{arrow.format(name.partition(".")[0].replace("_", " "))}'
-            "</a>" for rel, name, arrow in (
-                ("prev", order[at - 1] if at else "index.html", "← {}"),
-                ("next", order[at + 1] if at + 1 < len(order) else "", "{} →")) if name)
+        around = ["index.html", *order, None]
+        at = around.index(page.name)
+        for rel, name, text in (("prev", around[at - 1], "← {}"), ("next", around[at + 1], "{} →")):
+            if name:
+                words = links.get(name, name.partition(".")[0].replace("_", " "))
+                turn += f'<a rel="{rel}" href="{name}">{text.format(words)}</a>'
         turn = f'<nav class="turn" aria-label="Previous and next page">{turn}</nav>'
     title = page.title if page.title == SITE else f"{page.title} · ksvd_ref"
     return f"""<!doctype html>

@@ -170,6 +170,7 @@ def execute(path, progress=None):
         env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
         client = nbclient.NotebookClient(
             notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),
+            coalesce_streams=True,
             resources={"metadata": {"path": str(path.parent)}}, on_cell_start=step)
         try:
             client.execute(env=env, cwd=str(path.parent))
