@@ -159,7 +159,7 @@ plt.show()
 # weights are others: they live in the coordinates of the features. One matrix on both sides
 # changes the metric: Primal-Attention scores with $F^\top W_e$, where $F = f(X)$ $(n, p)$ is made
 # of the data. Its features are $\Phi F^\top$, $\Psi F^\top$, its kernel is
-# $\Phi(F^\top F)\Psi^\top$ (K.9), its weights have $n$ rows, its rank is still at most $p$.
+# $\Phi(F^\top F)\Psi^\top$ (K.9), its weights have $n$ rows, its rank is at most $p$ (V28).
 # %%
 T = rng.standard_normal((32, 32)) + 6 * np.eye(32)
 turned = primal.solve(Phi @ T, Psi @ np.linalg.inv(T).T)
@@ -168,12 +168,13 @@ assert np.abs(turned.W_e - W_e).max() > 0.1 * np.abs(W_e).max()         # W_e do
 F = rng.standard_normal((48, 32))
 Phi_F, Psi_F = features.data_dependent(Phi, Psi, F)                     # (64, 48), (64, 48)
 assert np.abs(Phi_F @ Psi_F.T - Phi @ (F.T @ F) @ Psi.T).max() < 1e-10 * sigma[0]
-assert primal.solve(Phi_F, Psi_F).W_e.shape == (48, 32)                 # n rows, p components
+W_F, sigma_F, V_F = primal.solve(Phi_F, Psi_F)                          # n rows, p components
+assert W_F.shape == (48, 32) and primal.stationarity(W_F, V_F, 1 / sigma_F, Phi_F, Psi_F) < 1e-10
 # %% [markdown]
 # ## 7. Which kernels have finite features
 # The cosine kernel of Primal-Attention has the normalised vectors themselves (K.25). The
 # exponential kernel (S.6) of attention has no finite pair, but *positive random features* (S.32)
-# estimate it without bias. With $w \sim \mathcal N(0, I)$,
+# estimate it without bias (V21). With $w \sim \mathcal N(0, I)$,
 # $$e^{\langle q, k\rangle} = \mathbb E_w\big[e^{\langle w, q\rangle - \|q\|^2/2}\,
 #   e^{\langle w, k\rangle - \|k\|^2/2}\big],$$
 # and the mean over $m$ draws of $w$ has the relative variance $(e^{\|q + k\|^2} - 1)/m$ in one

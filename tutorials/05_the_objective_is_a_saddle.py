@@ -98,15 +98,16 @@ assert close(w, also_w) and close(Phi @ (Phi.T @ alpha), alpha * eigenvalues)
 # The Hessian tells its kind, for each component
 # $$\nabla^2J = \begin{bmatrix}\lambda\Phi^\top\Phi & -I\\ -I & \lambda\Psi^\top\Psi\end{bmatrix}.$$
 # With $\Phi, \Psi$ of full column rank, eliminating the first block leaves $p$ positive directions
-# and the signs of $\lambda^2\sigma_l^2 - 1$. At distinct $\sigma$, $\lambda = 1/\sigma_k$ has the
-# *inertia* $(p+k-1, 1, p-k)$ (V9), that many positive, zero and negative directions: a saddle, for
-# $k = p$ a flat minimum, **never a maximum**. At other $\lambda$ only $W = 0$ is stationary.
+# and the signs of $\lambda^2\sigma_l^2 - 1$. At $\lambda = 1/\sigma_k$, if all $\sigma$ are distinct,
+# $p+k-1$ directions are positive, 1 zero, $p-k$ negative, the *inertia* (V9): a saddle, for $k = p$
+# a flat minimum, **never a maximum**. Another sequence's $\lambda$ leaves only $W = 0$ (V37).
 # %%
 by_hand = lambda w_e, w_r: primal.objective(w_e, w_r, [0.5], Phi_h, Psi_h)
 assert [by_hand([[t], [0]], [[0], [0]]) for t in (1, 100)] == [1, 10_000]
 assert [by_hand([[0], [t]], [[0], [t]]) for t in (1, 100)] == [-0.5, -5_000]
 J_of = lambda w, lam: primal.objective(w[:p, None], w[p:, None], [lam], Phi, Psi)
-for k, lam in enumerate([0.37, *(1 / sigma)]):      # 1/0.37 is no singular value
+other = primal.solve(*rng.standard_normal((2, 9, p))).sigma         # another sequence's
+for k, lam in enumerate([1 / other[0], *(1 / sigma)]):
     H, I = hessian(J_of)(np.zeros(2 * p), lam), np.eye(p)           # one Hessian for all W
     assert close(H, np.block([[lam * Phi.T @ Phi, -I], [-I, lam * Psi.T @ Psi]]))
     w = np.linalg.eigvalsh(H)
@@ -135,7 +136,8 @@ plt.show()
 #
 # Stationarity in $\Lambda$ does not help (V6). With the columns $e_l, r_l$ of $E, R$,
 # $$\partial J/\partial\lambda_l = \tfrac12(\|e_l\|^2 + \|r_l\|^2) \ge 0$$
-# is zero only where both scores vanish; at the solution by hand it is 4 and 1.
+# is zero only where both scores vanish; at the solution by hand it is 4 and 1. And where several
+# heads have a $J$ each, say 1 and $-1$, averaging before squaring lets them cancel (V7).
 # %%
 assert close(primal.objective(one, one, [4 / 7], Phi_h, Psi_h), 0.0)
 g_e, g_r = primal.gradient(one, one, [4 / 7], Phi_h, Psi_h)
@@ -143,6 +145,8 @@ assert close(g_e, [[9 / 7], [-3 / 7]]) and close(g_r, [[-3 / 7], [-3 / 7]])
 assert residual(one, one, [4 / 7], Phi_h, Psi_h) > 0.3
 assert residual(0 * one, 0 * one, [4 / 7], Phi_h, Psi_h) == 0.0
 assert close(grad(primal.objective, 2)(np.eye(2), np.diag(s_h), 1 / s_h, Phi_h, Psi_h), [4, 1])
+heads = [by_hand([[1], [0]], [[0], [0]]), by_hand([[0], [2 ** 0.5]], [[0], [2 ** 0.5]])]
+assert close(heads, [1, -1]) and close(np.mean(heads) ** 2, 0) and np.mean(np.square(heads)) > 0.9
 
 
 # %% [markdown]
