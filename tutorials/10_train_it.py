@@ -172,10 +172,10 @@ assert 0 < final["primal"].mean() - final["primal, eta 10"].mean() < 1
 # **The spectrum does not sharpen.** If the loss brought the kernel $K = \Phi F^\top F\Psi^\top$
 # closer to low rank, the share $\sigma_1^2 / \sum_l \sigma_l^2$ would grow with $\eta$. It falls.
 #
-# **$J^2$ near zero is not the KSVD solved.** If it were, the columns of $E$ would span leading left
-# singular vectors of $K$, since $E = H_e\Sigma$ (K.21). Take the leading three left singular vectors
-# $U$ of $E$ and $H_e$ of $K$: the overlap $\|U^\top H_e\|^2/3$ is 1 if they span the same. Both
-# numbers are of the second layer, means over heads and 40 test series.
+# **$J^2$ near zero is not the KSVD solved.** If it were, the leading directions of $E$ would be
+# left singular vectors of $K$, since $E = H_e\Sigma$ (K.21). Take the leading three, $U$ of $E$ and
+# $H_e$ of $K$: the overlap $\|U^\top H_e\|^2/3$ is 1 if they span the same. Both numbers are of the
+# second layer, means over heads and 40 test series.
 # %% Overlap against the squared objective: flat near 0.93 while the objective spans five decades
 arm = runs["ARMS"]["primal"]
 untrained = [runs["implied"](runs["init"](arm, seed), test, arm)[0] for seed in range(3)]
