@@ -142,7 +142,7 @@ def check_11_3(function):
         if not np.allclose(made, after):
             pairs = np.abs(made - after).reshape(N, -1, 2).max(axis=(0, 2)) > 1e-8
             raise AssertionError(f"t_j W_S is off t_(j+1) by {np.abs(made - after).max():.1e}, in "
-                                 f"{pairs.sum()} of {d // 2} pairs: is each turned by its own omega?")
+                                 f"{pairs.sum()} of {d // 2} pairs: has each its own omega?")
         G = positions.absolute(t, made)             # no symmetric PSD kernel does this
         if not margin(G) > 0.0 or np.ptp(np.diag(G)) > 1e-9:
             raise AssertionError("some position prefers itself to the one before it")
