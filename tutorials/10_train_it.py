@@ -86,7 +86,7 @@ first = params["blocks"][0]["attend"]
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     output = attend(x, x, first, wide, [])
-print(said[0].message)
+print("warned:", str(said[0].message).partition(":")[0])
 assert np.array_equal(output, runs["attend_primal"](x, x, first, wide)) and x.shape[-1] == 64
 seen = []
 task = encoder.cross_entropy(runs["logits"](params, *batch[:2], arm, seen), batch[2], np.ones(16))
@@ -151,7 +151,7 @@ assert 0.5 * spread < gain < 2 * spread and spread < 1.5 * one
 #
 # ## 4. What the loss does to $J$
 # $J^2$ on the test set, both layers together, after each epoch. Nothing but $\eta$ differs.
-# %% Curves of the squared objective over 40 epochs: it grows for eta 0, is small for 0.5 and 10
+# %% Squared objective over 40 epochs: it grows for eta 0, is small for 0.5 and for 10
 labels = dict(zip(("primal, eta 0", "primal", "primal, eta 10"), ("η = 0", "η = 0.5", "η = 10")))
 J2 = {arm: np.mean([row["J2"] for row in table[arm]], axis=0) for arm in labels}    # over the seeds
 figure, ax = plt.subplots(figsize=(7, 3.2))
@@ -176,7 +176,7 @@ assert 0 < final["primal"].mean() - final["primal, eta 10"].mean() < 1
 # left singular vectors of $K$, since $E = H_e\Sigma$ (K.21). Take the leading three, $U$ of $E$ and
 # $H_e$ of $K$: the overlap $\|U^\top H_e\|^2/3$ is 1 if they span the same. Both numbers are of the
 # second layer, means over heads and 40 test series.
-# %% Overlap against the squared objective: flat near 0.93 while the objective spans five decades
+# %% Overlap against the squared objective: near 0.93 while the objective spans five decades
 arm = runs["ARMS"]["primal"]
 untrained = [runs["implied"](runs["init"](arm, seed), test, arm)[0] for seed in range(3)]
 print("share of sigma_1^2:  before training", *(f"{x:.3f}" for x in untrained))
