@@ -184,7 +184,9 @@ for marker, (name, values) in zip("os", took.items()):
     ax.loglog(sizes, values, marker + "-", label=name)
 ax.set_xticks(sizes, sizes)
 ax.minorticks_off()
-ax.set(xlabel="p, features", ylabel="ns per number", ylim=(0.5 * min(took["copying"]), None))
+low, high = np.log10(np.min(took["copying"])), np.log10(np.max(took["solving"]))
+ax.set(xlabel="p, features", ylabel="ns per number",
+       ylim=(10 ** np.floor(low), 10 ** np.ceil(high)))                 # whole decades
 ax.legend(loc="upper left")
 plt.show()
 # %% [markdown]
