@@ -1,145 +1,199 @@
 # %% [markdown]
 # # The same code on a GPU
-# **You will do.** Run the KSVD of a batch of attention matrices on a GPU by moving its input, count
-# what the transfer costs, and look for the three places where a GPU answers differently.
+# **You will do.** Run one function, from kernel to singular values, on three libraries by moving
+# its input; look for the three places where a GPU answers differently; measure what it costs to
+# move a number against what it costs to use it.
 #
 # **You will learn.** How one source serves NumPy, autograd and CuPy; what a library must not do to
-# make that possible; what is worth moving, and what is not.
+# make that possible; how to compare two answers; what is worth moving, and what is not.
 #
-# **You need.** Lessons 03, 04 and 06, 25 minutes; for sections 3 to 5 an NVIDIA GPU and
-# `pip install "ksvd_ref[cuda13]"`. Without one this lesson shows what would run, and runs the rest.
+# **You need.** Lessons 03, 04 and 06, 25 minutes, and as many for the exercises. Section 3 needs an
+# NVIDIA GPU and `pip install "ksvd_ref[cuda13]"`; without them it says so, and all else runs.
 # %%
 import re
 import time
 from pathlib import Path
 
 import array_api_strict
+import autograd.numpy as anp
+import matplotlib.pyplot as plt
 import numpy as np
+from autograd import grad
 
 from ksvd_ref import backend, dual, kernels, primal
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+plt.style.use(HERE / "ksvd.mplstyle")
 rng = np.random.default_rng(12)
 X, Z = rng.standard_normal((2, 300, 32))
 # %% [markdown]
 # ## 1. Who owns the array decides
-# No function of this package has an option for the device. Each begins with
-# `xp = namespace(K)`, the library that the *data* belong to, and then says `xp.exp`,
-# `xp.linalg.svd`, ... NumPy arrays give NumPy, arrays that autograd follows give `autograd.numpy`,
-# CuPy's give CuPy. So the code that a GPU runs is the code that you have read.
+# No function of this package has an option for the device. Each begins with `xp = namespace(K)`,
+# the library that the *data* belong to, and then says `xp.exp`, `xp.linalg.svd`, ... NumPy arrays
+# give NumPy, arrays that autograd follows give `autograd.numpy`, CuPy's give CuPy. So the code that
+# a GPU runs is the code that you have read. This function is written the same way:
+
+
 # %%
-print("NumPy array:", backend.namespace(X).__name__)
-strict = array_api_strict.asarray(X, device=array_api_strict.Device("device1"))
-print("an array of another library, on a pretended device:", backend.namespace(strict).__name__)
-try:
-    backend.namespace(X, strict)
-    raise SystemExit("a mixture was accepted")
-except TypeError as error:
-    print("both at once:", error)
+def top(X, Z, s=5):
+    """s singular values of a softmax kernel, and how well K H_r = H_e Sigma holds (K.15)."""
+    xp, K = backend.namespace(X, Z), kernels.softmax(X, Z)
+    H_e, sigma, H_r = dual.solve(K, s)
+    return sigma, xp.max(xp.abs(K @ H_r - H_e * sigma))
+
+
+sigma, gap = top(X, Z)
+print("NumPy:", backend.namespace(X).__name__, sigma.round(4), f"gap {gap:.0e}")
+assert isinstance(sigma, np.ndarray) and gap < 1e-13
+seen = []
+slope = grad(lambda X: (seen.append(backend.namespace(X).__name__), anp.sum(top(X, Z)[0]))[1])(X)
+step = 1e-5 * rng.standard_normal(X.shape)          # a central difference along one direction
+difference = np.sum(top(X + step, Z)[0]) - np.sum(top(X - step, Z)[0])
+print(f"{seen[0]}: the derivative of the sum of sigma, off by "
+      f"{abs(np.sum(2 * slope * step) / difference - 1):.0e}, relative")
+assert seen == ["autograd.numpy"] and np.isclose(np.sum(2 * slope * step), difference, rtol=1e-5)
+# %% [markdown]
+# ## 2. A device that is none
+# `array-api-strict` pretends to have devices, and refuses every hidden trip to the host, as a GPU
+# does: `np.exp(x)`, `np.asarray(x)`, a constant made in another place. What runs there has no such
+# line.
+# %%
+place = array_api_strict.Device("device1")
+there = [array_api_strict.asarray(A, device=place) for A in (X, Z)]
+for name, hidden in (("np.exp(x)", lambda x: np.exp(x)), ("x + a NumPy array", lambda x: x + X),
+                     ("np.linalg.svd(x)", lambda x: np.linalg.svd(x)),
+                     ("namespace(x, a NumPy array)", lambda x: backend.namespace(x, X))):
+    try:
+        hidden(there[0])
+        raise SystemExit("a hidden transfer was accepted")
+    except (TypeError, RuntimeError, ValueError) as error:
+        print(f"{name:28} refused: {re.sub(r'[^ -~]+', ' ', str(error))[:60]} ...")
+sigma_there, _ = top(*there)
+assert sigma_there.device == place
+back = np.asarray(sigma_there.to_device(array_api_strict.Device("CPU_DEVICE")))
+print(f"top(X, Z) there and here: {np.abs(back - sigma).max():.0e}")
+assert np.abs(back - sigma).max() < 1e-13
 # %% [markdown]
 # Mixtures are refused, and nothing is moved behind your back: one forgotten transfer inside a loop
 # costs more than the loop. `backend.to_device` is the only function that moves data.
 #
-# ## 2. A device that is none
-# `array-api-strict` pretends to have devices, and refuses every hidden trip to the host, as a GPU
-# does: `np.exp(x)`, `np.asarray(x)`, a constant made in another place. If the KSVD runs there, it
-# has no such line.
-# %%
-for refused in (lambda: np.exp(strict), lambda: strict + X, lambda: np.linalg.svd(strict)):
-    try:
-        refused()
-        raise SystemExit("a hidden transfer was accepted")
-    except (TypeError, RuntimeError, ValueError) as error:
-        print("refused:", re.sub(r"\s+", " ", str(error))[:90])
-K = kernels.softmax(strict, array_api_strict.asarray(Z, device=strict.device))
-there = dual.solve_golub_kahan(K, 5)
-here = dual.solve_golub_kahan(kernels.softmax(X, Z), 5)
-back = np.asarray(there.sigma.to_device(array_api_strict.Device("CPU_DEVICE")))
-print(f"softmax kernel and 5 components there and here: {np.abs(back - here.sigma).max():.0e}")
-assert there.H_e.device == strict.device and np.abs(back - here.sigma).max() < 1e-13
-
-
-# %% [markdown]
 # ## 3. On the GPU
-# What follows runs where CuPy finds a GPU, and is shown where it does not.
+# Move, compute, move back. The line in the middle is that of section 1.
 # %%
-def on_the_gpu(X, Z):
-    """Move, compute, move back: the middle lines are those of a CPU."""
-    X, Z = backend.to_device(X, "gpu"), backend.to_device(Z, "gpu")
-    xp, K = backend.namespace(X, Z), kernels.softmax(X, Z)
-    H_e, sigma, H_r = dual.solve(K, 5)
-    gap = xp.max(xp.abs(K @ H_r - H_e * sigma))                         # still on the GPU
-    return backend.to_device(sigma, "cpu"), float(gap)                  # here Python waits for it
-
-
-def gpu():
-    """Why there is none, or None."""
-    try:
-        backend.to_device(np.zeros(1), "gpu")
-    except (ImportError, RuntimeError) as error:
-        return str(error)
-
-
-missing = gpu()
-if missing:
-    print("skipped:", missing)
+try:
+    moved = [backend.to_device(A, "gpu") for A in (X, Z)]
+except (ImportError, RuntimeError) as error:
+    print("not here:", error)
 else:
-    sigma, gap = on_the_gpu(X, Z)
-    want = dual.solve(kernels.softmax(X, Z), 5).sigma
-    off = np.abs(sigma / want - 1).max()
-    print(f"sigma on GPU and CPU: {off:.0e}, K H_r - H_e Sigma: {gap:.0e}")
-    assert off < 1e-12 and gap < 1e-12
+    sigma_gpu, gap_gpu = top(*moved)
+    off = np.abs(backend.to_device(sigma_gpu, "cpu") / sigma - 1).max()     # Python waits here
+    print(f"sigma on GPU and CPU: {off:.0e}, relative; gap on the GPU {float(gap_gpu):.0e}")
+    assert off < 1e-12 and gap_gpu < 1e-12
 # %% [markdown]
 # ## 4. Where the answers differ
-# 1. **Singular vectors have another sign or basis.** Any joint sign is right, and any basis where
-#    $\sigma$ repeats (lesson 03). Compare $\sigma$, projectors $H_eH_e^\top$ and products, never
-#    vectors.
-# 2. **Sums run in another order.** Twice the same call may differ in the last digits, and both
-#    answers are right to rounding.
-# 3. **float32 may not be float32.** With TF32 switched on, a product cuts its factors to ten bits.
-#    CuPy does so only if `CUPY_TF32=1` is set. The next lines do it by hand, to show what it costs.
-# %%
-A, B = rng.standard_normal((2, 512, 512)).astype("float32")
-exact = A.astype(float) @ B.astype(float)
-ten_bits = lambda M: (M.view("uint32") + 0x1000 & np.uint32(0xFFFFE000)).view("float32")
-errors = {name: np.linalg.norm(product - exact) / np.linalg.norm(exact) for name, product in (
-    ("float32", A @ B), ("factors of ten bits", ten_bits(A) @ ten_bits(B)))}
-for name, error in errors.items():
-    print(f"{name:20} relative error {error:.0e}")
-assert errors["float32"] < 1e-5 < 1e-4 < errors["factors of ten bits"]
+# **Singular vectors have another sign or basis.** Any joint sign is right, and any basis where
+# $\sigma$ repeats (lesson 03). It takes no GPU to see it: here are two algorithms of this package
+# on one matrix with $\sigma = (2, 2, 1)$.
+# %% Differences of two right answers: vectors differ in the first digit, all else by rounding
+U, V = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (40, 30))
+K = U * [2.0, 2.0, 1.0] @ V.T
+one, two = dual.solve(K, 3), dual.solve_golub_kahan(K, 3)
+product = lambda a, b: (a.H_e * a.sigma @ a.H_r.T, b.H_e * b.sigma @ b.H_r.T)
+differ = {name: np.abs(a - b).max() for name, (a, b) in {
+    r"$h_{e,1}, h_{e,2}$, of the repeated $\sigma$": (one.H_e[:, :2], two.H_e[:, :2]),
+    r"$h_{e,3}$, the sign fixed by a rule": (one.H_e[:, 2], two.H_e[:, 2]),
+    r"$\sigma$": (one.sigma, two.sigma),
+    r"projector $H_e H_e^\top$": (one.H_e @ one.H_e.T, two.H_e @ two.H_e.T),
+    r"product $H_e \Sigma H_r^\top$": product(one, two)}.items()}
+first, *others = differ.values()
+assert first > 1e-3 and max(others) < 1e-12 and np.abs(product(one, two)[0] - K).max() < 1e-12
+figure, ax = plt.subplots(figsize=(7, 2.4))
+ax.semilogx(np.maximum(list(differ.values()), 1e-17), range(5), "o", markersize=6)
+ax.set_yticks(range(5), list(differ))
+ax.set(xlabel="largest difference of the two answers", xlim=(3e-18, 10), ylim=(4.5, -0.5))
+ax.grid(axis="y", color="0.92")
+plt.show()
 # %% [markdown]
-# Three digits are gone, and nothing warned. `tests/gpu_check.py` has this test, and a test that
-# the test can fail.
+# *See*: the vectors of the repeated $\sigma$ differ in the first digit and both are right; all else
+# agrees to rounding. **Compare $\sigma$, projectors and products, never vectors.** (This package
+# fixes signs by a rule; NumPy's and CuPy's own SVD do not.)
+#
+# **Sums run in another order.** A GPU adds in thousands of threads, so the last digits differ, also
+# between two calls, and each answer is right to rounding.
+# %%
+numbers = rng.standard_normal(100_000).astype("float32")
+pairs, in_turn = np.sum(numbers), np.cumsum(numbers)[-1]                # two orders of adding
+truth, size = np.sum(numbers.astype(float)), np.sum(np.abs(numbers), dtype=float)
+print(f"one sum: {pairs:.6f} in pairs, {in_turn:.6f} in turn, {truth:.6f} in float64")
+assert pairs != in_turn and max(abs(pairs - truth), abs(in_turn - truth)) < 1e-6 * size
+# %% [markdown]
+# **float32 may not be float32.** With TF32 switched on, a product keeps ten bits of its factors
+# after the first, in place of 23. CuPy does so only if `CUPY_TF32=1` is set. By hand:
+
+
+# %% Error of a float32 product against the bits kept of its factors: it halves with each bit
+def keep(M, bits):
+    """Round float32 numbers to so many bits after the first."""
+    drop = np.uint32(23 - bits)
+    half = np.uint32(1 << (22 - bits)) if bits < 23 else np.uint32(0)
+    return ((M.view("uint32") + half) >> drop << drop).view("float32")
+
+
+A, B = rng.standard_normal((2, 256, 256)).astype("float32")
+exact = A.astype(float) @ B.astype(float)
+bits = np.arange(4, 24)
+error = np.array([np.linalg.norm(keep(A, b) @ keep(B, b) - exact) for b in bits])
+error = dict(zip(bits, error / np.linalg.norm(exact)))
+assert np.array_equal(keep(A, 23), A) and keep(np.float32([1 + 3 / 16]), 3) == np.float32(1.25)
+assert all(1.8 < error[b] / error[b + 1] < 2.2 for b in range(4, 16))
+assert error[23] < 1e-6 and 1e-4 < error[10] < 1e-3 and error[10] > 500 * error[23]
+figure, ax = plt.subplots(figsize=(7, 3))
+ax.semilogy(bits, list(error.values()), "o-")
+for b, name in ((10, "TF32"), (23, "float32")):
+    ax.annotate(f"{name}: {error[b]:.0e}", (b, error[b]), xytext=(0, 12), ha="right" if b > 20 else
+                "left", textcoords="offset points")
+ax.set_xticks([4, 7, 10, 13, 16, 19, 23])
+ax.set(xlabel="bits kept of each factor", ylabel="relative error of the product")
+plt.show()
+# %% [markdown]
+# *See*: the error halves with each bit, until the sums of the product themselves round. At ten bits
+# three digits of float32 are gone, and nothing warned. `tests/gpu_check.py` has this test, and a
+# test that the test can fail.
 #
 # ## 5. What is worth moving
-# A transfer takes its time per number. The KSVD of features takes $O(Np^2)$ operations on $Np$
-# numbers, a multiple of $p$ for each. Below, the time per number of copying an array in memory,
+# A transfer takes its time per number. The KSVD of features takes $O(Np^2)$ operations on $2Np$
+# numbers, some multiple of $p$ for each. Below, the time per number of copying an array in memory,
 # which a transfer hardly beats, against that of solving.
-# %%
-copying, solving = [], []
-for p in (4, 16, 64):
-    Phi, Psi = rng.standard_normal((2, 20_000, p))
-    best = [np.inf, np.inf]
-    for _ in range(5):
-        for n, run in enumerate((lambda: (Phi.copy(), Psi.copy()), lambda: primal.solve(Phi, Psi))):
-            start = time.process_time()
-            run()
-            best[n] = min(best[n], time.process_time() - start)
-    copying.append(best[0] / (Phi.size + Psi.size))
-    solving.append(best[1] / (Phi.size + Psi.size))
-    print(f"p = {p:2}: copying {1e9 * copying[-1]:5.2f} ns per number, solving "
-          f"{1e9 * solving[-1]:5.2f} ns, {solving[-1] / copying[-1]:.0f} times as much")
-assert all(solve > 1.5 * copy for solve, copy in zip(solving, copying))
+# %% Time per number against p, copying and solving: solving takes several times as long
+sizes, took = (4, 16, 64), {"copying": [], "solving": []}
+for p in sizes:
+    Phi, Psi = both = rng.standard_normal((2, 20_000, p))
+    other, best = np.empty_like(both), dict.fromkeys(took, np.inf)
+    for name, work in 15 * [("copying", lambda: np.copyto(other, both)),
+                            ("solving", lambda: primal.solve(Phi, Psi))]:
+        start = time.process_time()
+        work()
+        best[name] = min(best[name], time.process_time() - start)
+    for name in took:
+        took[name].append(1e9 * best[name] / both.size)
+    print(f"p = {p:2}: solving costs {took['solving'][-1] / took['copying'][-1]:.0f} copies")
+times = np.array(took["solving"]) / took["copying"]
+assert times.min() > 1.5 and times[-1] < 8 * times[0]                   # the operations: 16 times
+figure, ax = plt.subplots(figsize=(7, 2.8))
+for marker, (name, values) in zip("os", took.items()):
+    ax.loglog(sizes, values, marker + "-", label=name)
+ax.set_xticks(sizes, sizes)
+ax.minorticks_off()
+low, high = np.log10(np.min(took["copying"])), np.log10(np.max(took["solving"]))
+ax.set(xlabel="p, features", ylabel="ns per number",
+       ylim=(10 ** np.floor(low), 10 ** np.ceil(high)))                 # whole decades
+ax.legend(loc="upper left")
+plt.show()
 # %% [markdown]
-# Solving costs a few copies; that the multiple does not grow with $p$ is the machine's doing, which
-# multiplies wide matrices faster. If the way to the GPU is as many times slower than memory, moving
-# eats all that the GPU gains: features should be *made* there, or be moved once and used often. The
-# table that `python tests/gpu_check.py` prints has both columns, with and without transfers.
-# %%
-table = HERE.parent / "tests" / "gpu_check.md"
-print(table.read_text() if table.exists() else
-      "No table yet: this code has not run on a GPU. Where you have one, python tests/gpu_check.py "
-      "makes it.")
+# *See*: solving costs several copies at any $p$. The operations for each number grow 16-fold, but
+# the machine multiplies wide matrices faster. If the way to the GPU is as many times slower than
+# memory, moving eats all that the GPU gains: features should be *made* there, or be moved once and
+# used often. `python tests/gpu_check.py` prints the times with and without the transfers.
 
 
 # %% [markdown]
@@ -148,25 +202,31 @@ print(table.read_text() if table.exists() else
 # `check = runpy.run_path(str(HERE / "solutions" / "12_the_same_code_on_a_gpu.py"))`
 # and call, for example, `check["check_12_1"](column_norms)`.
 #
-# **E12.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check tries
-# NumPy, autograd and a pretended device.
+# - **E12.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
+#   tries NumPy, autograd and a pretended device.
+# - **E12.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left
+#   projectors and the products agree to `tol`, whatever the signs and the basis of a repeated
+#   $\sigma$.
+# - **E12.3** (about 2 lines) Predict which of `A + c`, `A + c * np.eye(n)`, `A + c * xp.eye(n)` and
+#   `A[i, i] += c` is $A + cI$ on every library. Then write the line that is, for a square $A$ of
+#   any library, dtype and device.
 # %%
 def column_norms(A):
     raise NotImplementedError("Exercise 12.1: begin with xp = namespace(A); no linalg.norm")
 
 
-# check["check_12_1"](column_norms)
-# %% [markdown]
-# **E12.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left projectors
-# and the products agree to `tol`, whatever the signs and the basis of a repeated $\sigma$.
-# %%
 def same_answer(one, other, tol):
     raise NotImplementedError("Exercise 12.2: three comparisons, none of single vectors")
 
 
-# check["check_12_2"](same_answer)
+def ridge(A, c):
+    raise NotImplementedError("Exercise 12.3: the identity must be like A, see backend.like")
+
+
+# check["check_12_1"](column_norms), check["check_12_2"](same_answer), check["check_12_3"](ridge)
 # %% [markdown]
 # Three questions without code.
+#
 # 1. `if xp.max(K) > 0:` runs on a GPU. What does it cost there that it does not cost on a CPU?
 # 2. autograd cannot follow CuPy arrays. Which function of `primal` makes that bearable?
 # 3. Random features are drawn with NumPy and then moved. Why not on the GPU?

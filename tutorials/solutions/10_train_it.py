@@ -4,11 +4,27 @@
 # %%
 import numpy as np
 
-from ksvd_ref import attention
+from ksvd_ref import attention, exercises
+
+
+def numbers(got, shape, name):
+    """What a function returned, as an array of this shape and of finite real numbers."""
+    try:
+        array = np.asarray(got)
+    except ValueError:                              # a ragged list
+        array = np.asarray(None)
+    real = array.dtype.kind in "biuf"
+    if not real or array.shape != shape:
+        raise ValueError(f"{name}: {f'shape {shape}' if shape else 'one number'} expected, got "
+                         f"{f'shape {array.shape}' if real else type(got).__name__}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
+    return array
 
 
 # %% [markdown]
-# **E10.1** `X[mask]` is the list of the real steps.
+# **E10.1** `X[mask]` is the list of the real steps, one row each: the mean over its rows is a mean
+# for each coefficient.
 # %%
 def standardise(X, mask):
     steps = X[mask]                                 # (steps, c)
@@ -18,27 +34,44 @@ def standardise(X, mask):
 def check_10_1(function):
     rng = np.random.default_rng(101)
     for n, N, c in ((4, 6, 2), (3, 9, 1), (10, 5, 4)):
-        mask = np.arange(N) < rng.integers(1, N + 1, size=(n, 1))
-        X = np.where(mask[:, :, None], 3.0 + 5.0 * rng.standard_normal((n, N, c)), 0.0)
-        got = function(X.copy(), mask)
-        if np.shape(got) != X.shape:
-            raise ValueError(f"the result must have shape {X.shape}, got {np.shape(got)}")
-        if np.any(got[~mask] != 0.0):
-            raise AssertionError("padded steps are no longer zero")
-        mean, deviation = got[mask].mean(axis=0), got[mask].std(axis=0)
-        flat = X.reshape(-1, c)
-        if np.allclose(got[mask], ((X - flat.mean(axis=0)) / flat.std(axis=0))[mask]):
-            raise AssertionError("the padded zeros are counted in the mean and the deviation")
-        if np.abs(mean).max() > 1e-9:
-            raise AssertionError(f"the real steps have mean {mean.round(3)}, not 0, by channel")
-        if np.abs(deviation - 1).max() > 1e-9:
-            raise AssertionError(f"the real steps have deviation {deviation.round(3)}, not 1")
+        mask = np.arange(N) < rng.integers(2, N + 1, size=(n, 1))
+        real = mask[:, :, None]
+        X = np.where(real, 3.0 + np.arange(1, c + 1) * rng.standard_normal((n, N, c)), 0.0)
+        mine, flat, steps = X.copy(), X.reshape(-1, c), X[mask]
+        got = numbers(function(mine, mask), X.shape, "the scaled series")
+        if not np.array_equal(mine, X):
+            raise AssertionError("the series that were handed in are written over")
+        mean, deviation = (np.array([f([X[i, k, l] for i in range(n) for k in range(N)
+                                        if mask[i, k]]) for l in range(c)])
+                           for f in (np.mean, np.std))
+        want = np.where(real, (X - mean) / deviation, 0.0)
+        if np.allclose(got, want, atol=1e-9):
+            continue
+        if np.allclose(got[mask], want[mask], atol=1e-9):
+            raise AssertionError("the real steps are right, but padded steps are no longer zero")
+        alone = [(x[m] - x[m].mean(axis=0)) / x[m].std(axis=0) for x, m in zip(X, mask)]
+        for other, what in (
+                ((X - flat.mean(axis=0)) / flat.std(axis=0),
+                 "the padded zeros are counted in the mean and the deviation"),
+                ((X - steps.mean()) / steps.std(),
+                 "all coefficients share one mean and one deviation: each has its own"),
+                (-want, "the sign is flipped: the mean is subtracted from the series"),
+                (X - mean, "the mean is taken off, but nothing is divided by the deviation"),
+                ((X - mean) / deviation ** 2, "divided by the variance, not by the deviation"),
+                ((X - mean) / steps.std(axis=0, ddof=1),
+                 "the deviation divides by the number of steps less one: take their number")):
+            if np.allclose(got[mask], other[mask], atol=1e-9):
+                raise AssertionError(what)
+        if np.allclose(got[mask], np.concatenate(alone), atol=1e-9):
+            raise AssertionError("each series is scaled by itself: how loud it is gets lost")
+        raise AssertionError(f"the real steps have the means {got[mask].mean(axis=0).round(3)} and "
+                             f"the deviations {got[mask].std(axis=0).round(3)}, expected 0 and 1")
 
 
 # %% [markdown]
-# **E10.2** Square each series' J, average over the series, add up the layers (K.27).
+# **E10.2** Square the $J_b$ of each series, average over the series, add up the layers (K.27).
 # %%
-def penalty(layers, eta):
+def penalty_of(layers, eta):
     return eta * sum(attention.mean_of_squares(attention.published_loss(scores, weights, mask=mask))
                      for scores, weights, mask in layers)
 
@@ -46,67 +79,107 @@ def penalty(layers, eta):
 def check_10_2(function):
     rng = np.random.default_rng(102)
     mask = np.array([[True] * 6, [True, True, False, False, False, False]])
-    layers, each = [], []
+    layers, J, padded = [], [], []                  # J of series by series, (layers, series)
     for layer in range(3):
         weights = attention.published_init(rng, 2, 5, 3, 4)
         Q, K = rng.standard_normal((2, 2, 2, 6, 5)) * (layer + 1)
         scores = attention.primal_attention(Q, K, weights, features="identity", mask=mask)[1]
         layers.append((scores, weights, mask))
-        J = []                                      # series by series
-        for b in range(2):
-            part = attention.Scores(*(A[b][:, mask[b]] for A in scores))
-            J.append(float(attention.published_loss(part, weights)))
-        each.append(np.array(J))
+        J.append([float(attention.published_loss(
+            attention.Scores(*(A[b][:, mask[b]] for A in scores)), weights)) for b in range(2)])
+        padded.append(attention.published_loss(scores, weights))
     for eta in (0.5, 10.0):
         for n in (1, 2, 3):
-            got, J = function(layers[:n], eta), np.array(each[:n])
-            want = eta * np.sum(np.mean(J ** 2, axis=1))
-            for wrong, what in (
-                    (eta * np.sum(np.mean(J, axis=1) ** 2), "the batch is averaged before it is "
-                     "squared: J of two series may cancel"),
+            got, each = numbers(function(layers[:n], eta), (), "the penalty"), np.array(J[:n])
+            want = eta * np.sum(np.mean(each ** 2, axis=1))
+            if np.isclose(got, want):
+                continue
+            for other, what in (
+                    (eta * np.sum(np.mean(each, axis=1) ** 2),
+                     "the batch is averaged before it is squared: J of two series may cancel"),
+                    (eta * np.sum(each.mean(axis=1)), "J is not squared"),
+                    (eta * np.sum(each) ** 2, "everything is added up before it is squared"),
                     (want / n, "the layers are averaged, as in the published code, not added"),
-                    (want / eta, "eta is missing"),
-                    (eta * np.sum(J ** 2), "the series are added up, not averaged"),
-                    (eta * sum(np.mean(attention.published_loss(s, w) ** 2)
-                               for s, w, _ in layers[:n]), "padded steps are counted: give the "
-                     "mask to the loss")):
-                if np.isclose(got, wrong) and not np.isclose(wrong, want):
+                    (eta * np.mean(each[-1] ** 2), "only the last layer is counted"),
+                    (want / eta, "eta is missing"), (-want, "the sign is flipped: a penalty adds"),
+                    (2 * want, "the series are added up, not averaged"),
+                    (eta * np.sum(np.mean(np.square(padded[:n]), axis=1)),
+                     "padded steps are counted: give the mask to the loss")):
+                if np.isclose(got, other):
                     raise AssertionError(what)
-            if not np.isclose(got, want):
-                raise AssertionError(f"{n} layers, eta = {eta}: {want:.6f} expected, got {got:.6f}")
+            raise AssertionError(f"{n} layers, eta = {eta}: {want:.6f} expected, got {got:.6f}")
 
 
 # %% [markdown]
-# The questions. 1. The noisier: the maximum of more scattered numbers is larger. 2. It can shrink
-# $W_e$, $W_r$ and $\Lambda$ and let $W_o$ grow, or use the null space of $F^\top$ (lesson 09). 3.
-# The mean over the heads, and in some published folders over the batch, comes before the square:
-# positive and negative J cancel.
+# **E10.3** $E = \Phi W_e$ and $R = \Psi W_r$ are multiplied by $c$, their squares and the trace of
+# $W_e^\top W_r$ by $c^2$, so $J_b$ is too: it is homogeneous of degree 2 (V2). $W_o / c$ undoes it
+# in the output. So $J^2$ falls to any value by rescaling, and the network computes what it did.
 # %%
+def shrink(weights, c):
+    return weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r, W_o=weights.W_o / c)
+
+
+def check_10_3(function):
+    rng = np.random.default_rng(103)
+    for heads, N, n, p, s, c in ((2, 7, 5, 4, 3, 0.5), (1, 4, 4, 3, 2, 0.1), (3, 6, 5, 4, 2, 3.0)):
+        old = attention.published_init(rng, heads, n, s, p)
+        Q, K = rng.standard_normal((2, 3, heads, N, p))
+        F = rng.standard_normal((3, heads, n, p))
+        new = function(old, c)
+        if not isinstance(new, tuple) or len(new) != len(old):
+            raise ValueError("weights._replace(...) expected, five arrays with names, got "
+                             f"{type(new).__name__}")
+        new = attention.PrimalWeights(*(
+            numbers(A, B.shape, name) for A, B, name in zip(new, old, old._fields)))
+        (before, J), (after, J_new) = (
+            (output, attention.published_loss(scores, weights)) for weights in (old, new)
+            for output, scores in [attention.primal_attention(Q, K, weights, F=F)])
+        if np.allclose(J_new, J, rtol=1e-9):
+            raise AssertionError("J_b is what it was")
+        ratio = J_new / J
+        if np.ptp(ratio) > 1e-9 * np.abs(ratio).max():
+            raise AssertionError(f"J_b is multiplied by {ratio.round(4)}, another factor for each "
+                                 "series: its three terms must change alike")
+        if not np.allclose(ratio, c ** 2, rtol=1e-9):
+            raise AssertionError(f"for c = {c} J_b is multiplied by {ratio[0]:.4g}, expected "
+                                 f"c^2 = {c ** 2:.4g}")
+        gap = np.abs(after - before).max()
+        factor = np.sum((after - old.b_o) * (before - old.b_o)) / np.sum((before - old.b_o) ** 2)
+        if gap > 1e-9 and np.allclose(after - old.b_o, factor * (before - old.b_o), atol=1e-9):
+            raise AssertionError(f"J_b is right, but for c = {c} the output without b_o is "
+                                 f"multiplied by {factor:.4g}: W_o has to undo it")
+        if gap > 1e-9:
+            raise AssertionError(f"J_b is right, but the output changes by {gap:.1e}: is b_o "
+                                 "what it was?")
+
+
+# %% [markdown]
+# The questions.
+#
+# 1. The noisier: the maximum of more scattered numbers is larger.
+# 2. The residual of the equations themselves, of K.15 with $H = E\Lambda$, $R\Lambda$, or of K.18;
+#    or the overlap of section 5. A rescaling makes $J$ small and leaves the relative residual.
+# 3. Heads whose $J$ is far from zero, with both signs: their mean is zero (V7).
+# %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "10.1": (standardise,
+             lambda X, mask: np.where(mask[:, :, None], (X - X.mean(axis=(0, 1)))
+                                      / X.std(axis=(0, 1)), 0.0),
+             lambda X, mask: (X - X[mask].mean(axis=0)) / X[mask].std(axis=0),
+             lambda X, mask: np.where(mask[:, :, None], (X - X[mask].mean()) / X[mask].std(), 0.0),
+             lambda X, mask: np.where(mask[:, :, None], X - X[mask].mean(axis=0), 0.0)),
+    "10.2": (penalty_of,
+             lambda layers, eta: eta * sum(attention.square_of_mean(attention.published_loss(
+                 scores, weights, mask=mask)) for scores, weights, mask in layers),
+             lambda layers, eta: eta * sum(attention.mean_of_squares(attention.published_loss(
+                 scores, weights)) for scores, weights, mask in layers),
+             lambda layers, eta: penalty_of(layers, eta) / len(layers),
+             lambda layers, eta: penalty_of(layers, 1.0)),
+    "10.3": (shrink,
+             lambda weights, c: weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r),
+             lambda weights, c: weights._replace(W_e=c * weights.W_e, W_o=weights.W_o / c),
+             lambda weights, c: weights._replace(W_o=weights.W_o / c),
+             lambda weights, c: shrink(weights, c ** 2)),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    def with_zeros(X, mask):
-        flat = X.reshape(-1, X.shape[-1])
-        return np.where(mask[:, :, None], (X - flat.mean(axis=0)) / flat.std(axis=0), 0.0)
-
-    def of_layers(square, padded=True):
-        return lambda layers, eta: eta * sum(square(attention.published_loss(
-            s, w, mask=mask if padded else None)) for s, w, mask in layers)
-
-    for check, right, wrongs in (
-            (check_10_1, standardise, (
-                with_zeros, lambda X, mask: (X - X[mask].mean(axis=0)) / X[mask].std(axis=0),
-                lambda X, mask: np.where(mask[:, :, None], X - X[mask].mean(axis=0), 0.0))),
-            (check_10_2, penalty, (
-                of_layers(attention.square_of_mean),
-                of_layers(attention.mean_of_squares, padded=False),
-                lambda layers, eta: penalty(layers, eta) / len(layers)))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())

@@ -7,7 +7,22 @@ from math import cos, sin
 
 import numpy as np
 
-from ksvd_ref import encoder, positions, smoother
+from ksvd_ref import encoder, exercises, positions, smoother
+
+
+def numbers(got, shape, name):
+    """What a function returned, as an array of this shape and of finite real numbers."""
+    try:
+        array = np.asarray(got)
+    except ValueError:                              # a ragged list
+        array = np.asarray(None)
+    real = array.dtype.kind in "biuf"
+    if not real or array.shape != shape:
+        raise ValueError(f"{name}: shape {shape} expected, got "
+                         f"{f'shape {array.shape}' if real else type(got).__name__}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
+    return array
 
 
 # %% [markdown]
@@ -25,19 +40,27 @@ def greedy(logits, start, length):
 
 def check_11_1(function):
     rng = np.random.default_rng(1)
-    for length in (1, 4):
+    for length in (1, 4, 6):
         params = encoder.init_translator(rng, 7, 8, d=8, hidden=8, layers=1)
         source, start = rng.integers(7, size=(5, 3)), np.ones((5, 1), int)
         sites = [partial(encoder.attend, heads=2)] * 3
         logits = lambda target: encoder.translator(source, target, params, sites)
-        got = np.asarray(function(logits, start, length))
-        if got.shape != (5, 1 + length):
-            raise ValueError(f"the targets must have shape {(5, 1 + length)}, got {got.shape}")
+        got = numbers(function(logits, start, length), (5, 1 + length), "the targets")
         if not np.array_equal(got[:, :1], start):
-            raise AssertionError("the target must begin with the start token")
-        taught = np.argmax(logits(got[:, :-1]), axis=-1)
-        if not np.array_equal(taught, got[:, 1:]):
-            raise AssertionError("a token is not the best one after those before it")
+            raise AssertionError("the target must begin with the start token, it begins with "
+                                 f"{got[:, 0]}")
+        if got.dtype.kind not in "iu" or got.min() < 0 or got.max() > 7:
+            raise AssertionError("tokens are integers from 0 to 7: the place of the largest logit, "
+                                 "not the logit")
+        scores = logits(got[:, :-1])
+        right = np.argmax(scores, axis=-1) == got[:, 1:]
+        if np.array_equal(got[:, 1:], np.argmin(scores, axis=-1)):
+            raise AssertionError("each token is the one with the smallest logit")
+        if not right.all():
+            n = int(np.argmin(right.all(axis=0)))
+            after = "the start token" if n == 0 else f"the {n + 1} tokens before it"
+            raise AssertionError(f"token {n + 1} is not the best one after {after}: is it the last "
+                                 "row of the logits of all tokens so far?")
 
 
 # %% [markdown]
@@ -54,31 +77,43 @@ def alibi(x, z, params, heads):
 
 def check_11_2(function):
     rng = np.random.default_rng(2)
-    for N, M, heads in ((4, 4, 2), (3, 5, 4)):
+    for N, M, heads in ((4, 4, 2), (3, 5, 4), (5, 5, 1)):
         x, z = rng.standard_normal((N, 8)), rng.standard_normal((M, 8))
         params = encoder.init_attention(rng, 8)
-        Q, K, log_factor = function(x, z, params, heads)
-        if np.shape(log_factor) != (heads, N, M):
-            raise ValueError(f"the log factor must have shape {(heads, N, M)}, "
-                             f"got {np.shape(log_factor)}")
-        A = smoother.weights(Q, K, log_factor=log_factor, mask=smoother.causal(N, M))
-        for h in range(heads):
-            for i in range(N):
-                seen = range(i + M - N + 1)
-                logits = [Q[h, i] @ K[h, j] / np.sqrt(8 / heads)
-                          - (i + M - N - j) / 2 ** (8 * (h + 1) / heads) for j in seen]
-                want = np.exp(logits) / np.sum(np.exp(logits))
-                if not np.allclose(A[h, i, :len(want)], want, atol=1e-6):
-                    raise AssertionError(f"weights of head {h + 1}, query {i}, N = {N}, M = {M} "
-                                         f"are {np.round(A[h, i, :len(want)], 3)}, expected "
-                                         f"{np.round(want, 3)}")
+        got = function(x, z, params, heads)
+        if not isinstance(got, (tuple, list)) or len(got) != 3:
+            raise ValueError(f"Q, K and the log factor expected, got {type(got).__name__}")
+        for A, want, name in zip(got, encoder.content(x, z, params, heads), "QK"):
+            if not np.allclose(numbers(A, want.shape, name), want, rtol=1e-5, atol=1e-6):
+                raise AssertionError(f"{name} is not that of the content: the position enters by "
+                                     "the log factor alone")
+        factor = numbers(got[2], (heads, N, M), "the log factor")
+        i, j, seen = np.arange(M - N, M)[:, None], np.arange(M), smoother.causal(N, M)
+        want = np.array([(j - i) / 2 ** (8 * (h + 1) / heads) for h in range(heads)])
+
+        def counts(A):                              # a constant for a query cancels, so does the
+            own = A[:, np.arange(N), np.arange(M - N, M)]       # future, which is masked
+            return np.where(seen, A - own[:, :, None], 0.0)
+        if np.allclose(counts(factor), counts(want), rtol=1e-5, atol=1e-6):
+            continue
+        for other, what in (
+                (-want, "the sign is flipped: the nearest key must weigh most, not least"),
+                (want[::-1], "the slopes stand in the wrong order: head 1 has the steepest"),
+                (want * 2.0 ** (8 / heads), "the heads are counted from 0: h is 1 to H"),
+                (np.exp(want), "this is the factor itself, its logarithm is asked for"),
+                (want[:1] + 0 * want, "all heads have the slope of the first")):
+            if np.allclose(counts(factor), counts(other), rtol=1e-5, atol=1e-6):
+                raise AssertionError(what)
+        h = int(np.argmax(np.abs(counts(factor) - counts(want)).max(axis=(1, 2))))
+        raise AssertionError(f"head {h + 1} of {heads}, N = {N}, M = {M}: the last query has "
+                             f"{np.round(factor[h, -1], 3)}, expected {np.round(want[h, -1], 3)}")
 
 
 # %% [markdown]
 # **E11.3** $\sin\omega(j+1) = \sin\omega j\cos\omega + \cos\omega j\sin\omega$ and
-# $\cos\omega(j+1) = \cos\omega j\cos\omega - \sin\omega j\sin\omega$. The check also shows why the
-# symmetric product cannot: $\kappa(i, i-1)^2 \le \kappa(i,i)\,\kappa(i-1,i-1)$, so a margin of $m$
-# in every row makes $\log\kappa(n, n)$ fall by $2m$ a row (claim D18).
+# $\cos\omega(j+1) = \cos\omega j\cos\omega - \sin\omega j\sin\omega$. The check also holds it
+# against 200 symmetric kernels: $\kappa(i, i-1)^2 \le \kappa(i,i)\,\kappa(i-1,i-1)$ bounds the
+# margin of their worst row by the fall of $\log\kappa(i, i)$ (D18); this $W_S$ needs no fall.
 # %%
 def one_step(d):
     W = np.zeros((d, d))
@@ -97,44 +132,54 @@ def margin(log_kernel):
 def check_11_3(function):
     rng = np.random.default_rng(3)
     for N, d in ((24, 16), (5, 2)):
-        t, after, W = positions.sinusoids(N, d), positions.sinusoids(N, d, first=1), function(d)
-        if np.shape(W) != (d, d):
-            raise ValueError(f"W_S must have shape {(d, d)}, got {np.shape(W)}")
-        if np.allclose(t[1:] @ W, t[:-1]):
-            raise AssertionError("this W_S goes one step back: t_j W_S = t_{j-1}")
-        if not np.allclose(t @ W, after):
-            raise AssertionError("t_j W_S differs from t_(j+1) by "
-                                 f"{np.abs(t @ W - after).max():.1e}")
-        assert margin(positions.absolute(t, t @ W)) > 0.0
+        W = numbers(function(d), (d, d), "W_S")
+        t, before, after = (positions.sinusoids(N, d, first=n) for n in (0, -1, 1))
+        made = t @ W
+        if np.allclose(made, t):
+            raise AssertionError("this W_S stays where it is: t_j W_S = t_j")
+        if np.allclose(made, before):
+            raise AssertionError("this W_S goes one step back: t_j W_S = t_(j-1)")
+        if not np.allclose(made, after):
+            pairs = np.abs(made - after).reshape(N, -1, 2).max(axis=(0, 2)) > 1e-8
+            raise AssertionError(f"t_j W_S is off t_(j+1) by {np.abs(made - after).max():.1e}, in "
+                                 f"{pairs.sum()} of {d // 2} pairs: has each its own omega?")
+        G = positions.absolute(t, made)             # no symmetric PSD kernel does this
+        if not margin(G) > 0.0 or np.ptp(np.diag(G)) > 1e-9:
+            raise AssertionError("some position prefers itself to the one before it")
         for _ in range(200):                        # no W_T, however it is chosen
             T = t @ rng.standard_normal((d, d))
             G = positions.absolute(T, T)
-            assert margin(G) <= (G[0, 0] - G[-1, -1]) / (2 * (N - 1)) + 1e-12
+            if margin(G) > (G[0, 0] - G[-1, -1]) / (2 * (N - 1)) + 1e-12:
+                raise AssertionError("positions.absolute is not what lesson 11 takes it for")
 
 
 # %% [markdown]
-# The questions. 1. The causal mask tells the decoder how many words it has written, from its second
-# block on; the encoder sees a bag of words and cannot tell *two thousand nine hundred* from *nine
-# thousand two hundred*. 2. The same two arms with more seeds, paired seed by seed. 3. That it is
-# sign-blind (claim D9): a head can ask for a direction, not for one end of it.
+# The questions.
+#
+# 1. The causal mask tells the decoder how many words it has written, from its second block on; the
+#    encoder sees a bag of words and cannot tell *two thousand nine hundred* from *nine thousand two
+#    hundred*.
+# 2. The same two models with more seeds, paired seed by seed.
+# 3. For one end of a direction: it is sign-blind, what it seeks along $q$ it also finds along $-q$
+#    (D9).
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "11.1": (greedy,
+             lambda logits, start, n: greedy(logits, start, n)[:, 1:],
+             lambda logits, start, n: greedy(logits, 0 * start, n),
+             lambda logits, start, n: greedy(lambda target: -logits(target), start, n),
+             lambda logits, start, n: greedy(lambda target: logits(target[:, -1:]), start, n)),
+    "11.2": (alibi,
+             encoder.content,
+             lambda *a: (*alibi(*a)[:2], -alibi(*a)[2]),
+             lambda *a: (*alibi(*a)[:2], alibi(*a)[2][::-1]),
+             lambda *a: (*alibi(*a)[:2], alibi(*a)[2] * 2.0 ** (8 / a[3])),
+             lambda *a: (*alibi(*a)[:2], alibi(*a)[2][0])),
+    "11.3": (one_step,
+             np.eye,
+             lambda d: one_step(d).T,
+             lambda d: one_step(d)[:1],
+             lambda d: np.kron(np.eye(d // 2), one_step(2))),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error).split("\n")[0]
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    for check, right, wrongs in (
-            (check_11_1, greedy, (lambda logits, start, n: greedy(logits, start, n)[:, 1:],
-                                  lambda logits, start, n: greedy(logits, 0 * start, n),
-                                  lambda logits, start, n: start + np.arange(1 + n) % 2)),
-            (check_11_2, alibi, (encoder.content,
-                                 lambda *a: (*alibi(*a)[:2], -alibi(*a)[2]),
-                                 lambda *a: (*alibi(*a)[:2], alibi(*a)[2][::-1]))),
-            (check_11_3, one_step, (np.eye, lambda d: one_step(d).T, lambda d: one_step(d)[:1]))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())

@@ -2,13 +2,54 @@
 # # Solutions to lesson 12, with the checks
 # Each check takes your function, tries it with several libraries and says what is wrong.
 # %%
+import warnings
+
 import array_api_strict
 import autograd
 import autograd.numpy as anp
 import numpy as np
 
-from ksvd_ref import dual
-from ksvd_ref.backend import namespace
+from ksvd_ref import dual, exercises
+from ksvd_ref.backend import like, namespace
+
+ELSEWHERE, HOST = (array_api_strict.Device(name) for name in ("device1", "CPU_DEVICE"))
+
+
+def numbers(got, shape, name):
+    """What a function returned, as an array of this shape and of finite real numbers."""
+    try:
+        array = np.asarray(got)
+    except (TypeError, ValueError, RuntimeError):   # a ragged list, or an array of another device
+        array = np.asarray(None)
+    real = array.dtype.kind in "biuf"
+    if not real or array.shape != shape:
+        raise ValueError(f"{name}: shape {shape} expected, got "
+                         f"{f'shape {array.shape}' if real else type(got).__name__}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
+    return array
+
+
+def on_another_device(function, A, shape):
+    """The function of A on a pretended device, brought back."""
+    try:
+        got = function(array_api_strict.asarray(A, device=ELSEWHERE))
+    except Exception as error:
+        raise AssertionError(f"on another device it raises {type(error).__name__}: {error}")
+    if getattr(got, "device", None) != ELSEWHERE:
+        raise AssertionError("what came from another device must stay there, it comes back as "
+                             f"{type(got).__module__}.{type(got).__name__}")
+    return numbers(got.to_device(HOST), shape, "on another device")
+
+
+def slope(function, A):
+    """Derivative of the sum of the function, by autograd."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")          # "output seems independent of input"
+            return autograd.grad(lambda A: anp.sum(function(A)))(A)
+    except Exception as error:
+        raise AssertionError(f"autograd cannot follow it, {type(error).__name__}: {error}")
 
 
 # %% [markdown]
@@ -21,25 +62,24 @@ def column_norms(A):
 
 
 def check_12_1(function):
-    A = np.random.default_rng(1).standard_normal((5, 3))
-    want = np.array([sum(x ** 2 for x in column) ** 0.5 for column in A.T])
-    got = function(A)
-    if np.shape(got) != (3,) or not np.allclose(got, want):
-        raise AssertionError("NumPy: not the lengths of the columns")
-    place = array_api_strict.Device("device1")
-    there = array_api_strict.asarray(A, device=place)
-    try:
-        got = function(there)
-    except Exception as error:
-        raise AssertionError(f"on another device it raises {type(error).__name__}: {error}")
-    if getattr(got, "device", None) != place:
-        raise AssertionError(f"from another device it comes back as {type(got).__module__}")
-    try:
-        slope = autograd.grad(lambda A: anp.sum(function(A)))(A)
-    except Exception as error:
-        raise AssertionError(f"autograd cannot follow it, {type(error).__name__}: {error}")
-    if not np.allclose(slope, A / want):
-        raise AssertionError("autograd's derivative is not A / lengths")
+    rng = np.random.default_rng(1)
+    for N, M in ((4, 4), (5, 3)):
+        A = rng.standard_normal((N, M))
+        want = np.array([sum(x ** 2 for x in column) ** 0.5 for column in A.T])
+        got = numbers(function(A), (M,), "the lengths")
+        for other, what in ((want ** 2, "these are the squares of the lengths: a root is missing"),
+                            (np.abs(A).sum(axis=0), "these are sums of absolute values"),
+                            (want / N ** 0.5, "the squares are averaged, not added up")):
+            if np.allclose(got, other):
+                raise AssertionError(what)
+        if N == M and np.allclose(got, [sum(x ** 2 for x in row) ** 0.5 for row in A]):
+            raise AssertionError("these are the lengths of the rows")
+        if not np.allclose(got, want):
+            raise AssertionError(f"NumPy: {np.round(want, 3)} expected, got {np.round(got, 3)}")
+        if not np.allclose(on_another_device(function, A, (M,)), want):
+            raise AssertionError("on another device the lengths are others")
+        if not np.allclose(slope(function, A), A / want):
+            raise AssertionError("autograd's derivative of the lengths is not A / lengths")
 
 
 # %% [markdown]
@@ -60,41 +100,89 @@ def check_12_2(function):
     turn = np.eye(3)
     turn[:2, :2] = Q
     flip = np.array([1.0, -1.0, -1.0])
-    other = np.linalg.qr(rng.standard_normal((6, 3)))[0]
-    for found, want, what in (
-            (one, True, "equal duals"),
-            (dual.Dual(U * flip, sigma, V * flip), True, "both sides flipped together"),
-            (dual.Dual(U @ turn, sigma, V @ turn), True, "another basis of the repeated sigma"),
-            (dual.Dual(U * flip, sigma, V), False, "one side flipped alone"),
-            (dual.Dual(U, sigma * 1.01, V), False, "other sigma"),
-            (dual.Dual(other, sigma, V), False, "other left vectors")):
-        if bool(function(one, found, 1e-9)) != want:
-            raise AssertionError(f"{what}: {want} expected")
+    left, right = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (6, 5))
+    for found, tol, want, what in (
+            (one, 1e-9, True, "a dual is not found the same as itself"),
+            (dual.Dual(U + 1e-12, sigma, V), 1e-9, True, "a difference far below tol counts"),
+            (dual.Dual(U * flip, sigma, V * flip), 1e-9, True,
+             "both sides flipped together is the same answer: are vectors compared one by one?"),
+            (dual.Dual(U @ turn, sigma, V @ turn), 1e-9, True,
+             "another basis of the repeated sigma is the same answer: are vectors compared?"),
+            (dual.Dual(left, sigma, V), 1e-9, False,
+             "other left vectors pass: sigma alone does not decide"),
+            (dual.Dual(U * flip, sigma, V), 1e-9, False,
+             "one side flipped alone passes: the product H_e Sigma H_r^T is another matrix"),
+            (dual.Dual(U, sigma, right), 1e-9, False, "other right vectors pass"),
+            (dual.Dual(U, sigma * 1.01, V), 1e-9, False, "other sigma pass"),
+            (dual.Dual(U, sigma * 1.01, V), 0.1, True, "tol is not used: 0.02 off, 0.1 allowed")):
+        got = function(one, found, tol)
+        if not isinstance(got, (bool, np.bool_)):
+            raise ValueError(f"True or False expected, got {type(got).__name__}")
+        if got != want:
+            raise AssertionError(what)
 
 
 # %% [markdown]
-# The questions. 1. Python waits until the GPU has finished everything before it, and the number
-# travels to the host. 2. `primal.gradient`, written out. 3. Its generator gives other numbers for
-# the same seed: no result could be compared.
+# **E12.3** `A + c` adds to every entry; `np.eye` lives on the host; `xp.eye(n)` without `like` has
+# float64 and the default device; writing into `A` changes what was handed in, and autograd refuses.
 # %%
-if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError) as error:
-            return str(error)[:110]
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
+def ridge(A, c):
+    return A + c * namespace(A).eye(A.shape[0], **like(A))
 
-    for check, right, wrongs in (
-            (check_12_1, column_norms, (lambda A: np.sqrt(np.sum(np.asarray(A) ** 2, axis=0)),
-                                        lambda A: np.linalg.norm(A, axis=0),
-                                        lambda A: namespace(A).sum(A * A, axis=0))),
-            (check_12_2, same_answer, (
-                lambda one, other, tol: np.abs(one[0] - other[0]).max() < tol,
-                lambda one, other, tol: np.abs(one[1] - other[1]).max() < tol,
-                lambda one, other, tol: np.abs(one[0] @ one[0].T - other[0] @ other[0].T).max()
-                < tol and np.abs(one[1] - other[1]).max() < tol))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+
+def check_12_3(function):
+    rng = np.random.default_rng(3)
+    for n, c in ((3, 2.0), (5, 0.25)):
+        for dtype in ("float64", "float32"):
+            A = rng.standard_normal((n, n)).astype(dtype)
+            want = np.array([[A[i, j] + c * (i == j) for j in range(n)] for i in range(n)])
+            mine = A.copy()
+            got = numbers(function(mine, c), (n, n), "A + c I")
+            if not np.array_equal(mine, A):
+                raise AssertionError("A is written over: make a new array")
+            for other, what in ((A, "A came back as it was"),
+                                (A + c, "c is added to every entry, not to the diagonal"),
+                                (A + np.eye(n), "the identity is not multiplied by c"),
+                                (A - c * np.eye(n), "c I is subtracted, not added"),
+                                (A * (1 + (c - 1) * np.eye(n)), "the diagonal is multiplied by c")):
+                if np.allclose(got, other, rtol=1e-5):
+                    raise AssertionError(what)
+            if not np.allclose(got, want, rtol=1e-5):
+                raise AssertionError(f"off A + c I by {np.abs(got - want).max():.1e}")
+            if got.dtype != dtype:
+                raise AssertionError(f"{dtype} became {got.dtype}: the identity has a dtype too")
+            if not np.allclose(on_another_device(lambda A: function(A, c), A, (n, n)), want,
+                               rtol=1e-5):
+                raise AssertionError("on another device the result is another")
+        if not np.allclose(slope(lambda A: function(A, c) ** 2, A.astype(float)), 2 * want):
+            raise AssertionError("autograd's derivative is not that of A + c I")
+
+
+# %% [markdown]
+# The questions.
+#
+# 1. Python waits until the GPU has finished everything before it, and the number travels to the
+#    host.
+# 2. `primal.gradient`, written out.
+# 3. Its generator gives other numbers for the same seed: no result could be compared.
+# %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "12.1": (column_norms,
+             lambda A: np.sqrt(np.sum(np.asarray(A) ** 2, axis=0)),
+             lambda A: namespace(A).sum(A * A, axis=0),
+             lambda A: namespace(A).sqrt(namespace(A).sum(A * A, axis=1)),
+             lambda A: np.array([float(sum(x * x for x in A[:, j])) ** 0.5
+                                 for j in range(A.shape[1])])),
+    "12.2": (same_answer,
+             lambda one, other, tol: np.abs(one[0] - other[0]).max() <= tol,
+             lambda one, other, tol: np.abs(one[1] - other[1]).max() <= tol,
+             lambda one, other, tol: same_answer((*one[:2], one[0]), (*other[:2], other[0]), tol),
+             lambda one, other, tol: same_answer(one, other, 1e-9)),
+    "12.3": (ridge,
+             lambda A, c: A + c,
+             lambda A, c: A + c * np.eye(A.shape[0]),
+             lambda A, c: A + c * namespace(A).eye(A.shape[0]),
+             lambda A, c: A + namespace(A).eye(A.shape[0], **like(A))),
+}
+if __name__ == "__main__":
+    exercises.demonstrate(globals())
