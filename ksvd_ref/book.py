@@ -18,7 +18,6 @@ from . import course, index
 
 ROOT = course.TUTORIALS.parent
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
-TAG = re.compile(r"(?<![\w.])(?:[KS]\.\d+|[VD]\d+)(?![\w]|\.\d)")
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
 SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
 TYPOGRAPHY = (          # what TeX does and MathML does not: upright capitals, no space at / and ∂
@@ -110,7 +109,7 @@ class Setter:
                               ) from error
         self._convert = latex2mathml.converter.convert
         self._highlight = pygments.highlight
-        self._python, self._plain = pygments.lexers.PythonLexer(), pygments.lexers.TextLexer()
+        self._python = pygments.lexers.PythonLexer()
         self._formatter = pygments.formatters.HtmlFormatter
         self._markdown = markdown_it.MarkdownIt("commonmark").enable("table").use(
             mdit_py_plugins.dollarmath.dollarmath_plugin, double_inline=True,
@@ -128,7 +127,8 @@ class Setter:
     def formula(self, text, options):
         """LaTeX as MathML; raises ValueError for a command that the converter does not know."""
         block = options["display_mode"]
-        text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())  # latex2mathml reads \\K as \K
+        # latex2mathml reads the end of a row and K, \\K, as \K
+        text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())
         made = self._convert(text, display="block" if block else "inline")
         if "\\" in made:
             raise ValueError(f"a formula that latex2mathml knows expected, got {text}")
@@ -155,8 +155,8 @@ class Setter:
         """Escaped text in which tags lead to the index of equations, numbers to their lessons."""
         text = LESSON.sub(lambda found: re.sub(
             r"\d\d", lambda n: _lesson_link(n[0], n[0]), found[0]), html.escape(text))
-        return TAG.sub(lambda found: f'<a href="equations.html#{found[0]}">{found[0]}</a>'
-                       if found[0] in self.entries else found[0], text)
+        return re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
+                      f'<a href="equations.html#{found[0]}">{found[0]}</a>', text)
 
     def _text(self, tokens, at, options, env):
         inside = sum(t.nesting for t in tokens[:at] if t.type.startswith("link_"))
@@ -178,9 +178,12 @@ def _executed(path):
         if live:
             print(f"\r{path.stem}: cell {n} of {of} ", end="", file=sys.stderr, flush=True)
 
-    notebook = course.execute(path, progress)
-    print(f"{chr(13) * live}{path.stem}: {len(notebook.cells)} cells, "
-          f"{time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+    try:
+        notebook = course.execute(path, progress)
+    finally:
+        print("\r" * live, end="", file=sys.stderr)
+    print(f"{path.stem}: {len(notebook.cells)} cells, {time.perf_counter() - start:.1f} s",
+          file=sys.stderr, flush=True)
     return notebook
 
 
@@ -189,14 +192,10 @@ def _lesson(setter, stem, notebook):
     body, figures, solutions = [], [], _solutions(setter, stem)
     for n, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "markdown":
-            text, rest, questions = cell.source, "", "without code" in cell.source
-            if questions:
-                text, rest, after = cell.source.partition("\n*Where this is used")
-                rest += after
-            body.append(f'<div id="cell-{n}">{setter.prose(text)}')
-            if questions and "answers" in solutions:
-                body.append(_folded("Answers to the questions", solutions["answers"]))
-            body.append(f"{setter.prose(rest)}</div>")
+            try:
+                body.append(f'<div id="cell-{n}">{_text(setter, cell.source, solutions)}</div>')
+            except ValueError as error:
+                raise course.LessonError(f"{stem}, cell {n}: {error}") from error
             continue
         body.append(f'<div id="cell-{n}" class="cell">{setter.code(cell.source)}')
         for output in cell.outputs:
@@ -218,6 +217,15 @@ def _lesson(setter, stem, notebook):
     above = f'<p class="number">Lesson {number}</p>' if number else ""
     text = "".join(body)
     return Page(f"{stem}.html", f"{number} {title}".strip(), above + _contents(text), figures)
+
+
+def _text(setter, text, solutions):
+    """Prose; the answers to the questions are folded behind them."""
+    if "without code" not in text or "answers" not in solutions:
+        return setter.prose(text)
+    questions, where, rest = text.partition("\n*Where this is used")
+    return (setter.prose(questions) + _folded("Answers to the questions", solutions["answers"])
+            + setter.prose(where + rest))
 
 
 def _contents(body):
@@ -354,8 +362,8 @@ def _order():
 def _start(setter, order):
     """One picture and one sentence for each lesson."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) \| (\d+) \| (.*?) \| (.*?) \|$",
-                      text, re.M)
+    rows = re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) "
+                      r"\| (\d+) \| (.*?) \| (.*?) \|$", text, re.M)
     cards = []
     for title, stem, minutes, needs, sentence in rows:
         if f"{stem}.html" in order:
@@ -363,9 +371,11 @@ def _start(setter, order):
             cards.append(
                 f'<li><img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
                 f'<h2><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h2>'
-                f"<p>{setter.tags(sentence)}</p><p class=small>{minutes} minutes; needs {needs}</p>")
+                f"<p>{setter.tags(sentence)}</p>"
+                f'<p class="small">{minutes} minutes; needs {setter.tags(needs)}</p></li>')
     lead = setter.prose(text.partition("\n![")[0].partition("\n")[2])
-    return Page("index.html", SITE, f"<h1>{SITE}</h1>{lead}<ol class=cards>{''.join(cards)}</ol>")
+    return Page("index.html", SITE,
+                f'<h1>{SITE}</h1>{lead}<ol class="cards">{"".join(cards)}</ol>')
 
 
 def _document(page, order):

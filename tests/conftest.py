@@ -73,19 +73,24 @@ def lib(request):
     return request.param()
 
 
-def pytest_collection_modifyitems(session, items):
+def pytest_collection_modifyitems(items):
     """Running all lessons takes a minute: the site is built meanwhile, and tested last."""
-    needs = [item for item in items if "site" in item.fixturenames]
-    items[:] = [item for item in items if "site" not in item.fixturenames] + needs
-    if needs and not session.config.option.collectonly:
-        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        session.config.add_cleanup(folder.cleanup)
-        site = Path(folder.name) / "site"
-        build = subprocess.Popen(
-            [sys.executable, "-m", "ksvd_ref", "book", "--out", str(site)], cwd=folder.name,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        session.config.add_cleanup(build.kill)
-        session.config.stash[SITE] = site, build
+    items.sort(key=lambda item: "site" in getattr(item, "fixturenames", ()))
+
+
+def pytest_collection_finish(session):
+    """Start to build the site, in a process of its own, if a test will need it."""
+    if session.config.option.collectonly or not any(
+            "site" in getattr(item, "fixturenames", ()) for item in session.items):
+        return
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    session.config.add_cleanup(folder.cleanup)
+    site = Path(folder.name) / "site"
+    build = subprocess.Popen(
+        [sys.executable, "-m", "ksvd_ref", "book", "--out", str(site)], cwd=folder.name,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    session.config.add_cleanup(build.kill)
+    session.config.stash[SITE] = site, build
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,8 @@ class Reader(HTMLParser):
         self.tags.add(tag)
         self.names += [found["id"]] if "id" in found else []
         self.links += [found["href"]] if tag == "a" else []
-        self.loads += [found.get("src") or found["href"]] if tag in ("img", "link", "script") else []
+        if tag in ("img", "link", "script"):
+            self.loads.append(found.get("src") or found["href"])
         self.pictures += [found["alt"]] if tag == "img" else []
         self.heads += [int(tag[1])] if re.fullmatch("h[1-6]", tag) else []
         self.formulas += [found["alttext"]] if tag == "math" else []

@@ -19,7 +19,8 @@ ZERO = """[...document.querySelectorAll('math')].filter(formula => {
     const box = formula.getBoundingClientRect(); return !(box.width > 0 && box.height > 0)
 }).map(formula => formula.getAttribute('alttext'))"""
 TOO_WIDE = """[...document.querySelectorAll('main *')].filter(element =>
-    element.getBoundingClientRect().right > innerWidth + 1 && !element.closest('.wide, pre, .formula')
+    element.getBoundingClientRect().right > innerWidth + 1 &&
+    !element.closest('.wide, pre, .formula')
 ).map(element => element.outerHTML.slice(0, 80))"""
 
 
@@ -53,8 +54,9 @@ def page(request):
 
 
 def test_every_page(page, address, site):
-    """No error, no failed request, no formula without size, no sideways scroll, nothing that axe
-    finds wrong (names, order, contrast, focus)."""
+    """No error, no failed request, no formula without size, no sideways scroll, and nothing that
+    axe finds wrong (names, order, contrast, focus).
+    """
     names = sorted(path.name for path in site.glob("*.html")) + ["source/primal.html"]
     assert len(names) > 15
     for name in names:
@@ -73,8 +75,8 @@ def test_every_page(page, address, site):
 
 def test_the_font_of_mathematics_is_there(page, address):
     page.goto(f"{address}/04_from_dual_to_primal.html", wait_until="load")
-    assert page.evaluate("document.fonts.ready.then(() => [...document.fonts].map(f => f.status))") \
-        == ["loaded"]
+    loaded = "document.fonts.ready.then(() => [...document.fonts].map(font => font.status))"
+    assert page.evaluate(loaded) == ["loaded"]
 
 
 def test_the_keyboard_is_enough(page, address):

@@ -67,15 +67,15 @@ def test_only_from_a_clone(tmp_path, monkeypatch):
 
 
 def test_outputs_and_progress(tmp_path, lesson):
-    """A kernel of its own, in the folder of the notebook, where its files are; figures are SVG."""
+    """A kernel of its own in the folder of the notebook, where its files are; SVG figures."""
     lesson("print(open('ksvd.mplstyle').read())",
-           "import matplotlib.pyplot as plt\nplt.figure(figsize=(7, 2))\nplt.plot([1, 2])\nplt.show()")
+           "from matplotlib.pyplot import figure, show\nfigure(figsize=(7, 2)).gca()\nshow()")
     path, = course.notebooks(tmp_path / "new")
     seen = []
     notebook = course.execute(path, lambda n, of: seen.append((n, of)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert notebook.cells[1].outputs[0].text == "# beside\n"
-    svg = notebook.cells[2].outputs[0].data["image/svg+xml"]
+    svg = notebook.cells[2].outputs[-1].data["image/svg+xml"]
     assert 'width="504pt" height="144pt"' in svg and "<dc:date>" not in svg     # 7 in are 504 pt
 
 

@@ -1,4 +1,5 @@
 """Every block of the README runs: Python as a doctest, each line of the shell here or in CI."""
+import json
 import re
 import shlex
 import shutil
@@ -60,9 +61,8 @@ def test_the_picture_is_what_the_command_draws(desk):
 
 @pytest.mark.parametrize("words", [x for x in COMMANDS if x.split()[0] in ("equations", "check")])
 def test_index_and_check(words, desk, capsys):
-    notebook = '{"cells": [{"cell_type": "code", "source": ["def score_new_row(phi_new, H_r, Psi):' \
-        '\\n", "    return H_r.T @ (Psi @ phi_new)"]}]}'
-    (desk / "work_2.ipynb").write_text(notebook)
+    cell = {"cell_type": "code", "source": (desk / "mywork.py").read_text().splitlines(True)}
+    (desk / "work_2.ipynb").write_text(json.dumps({"cells": [cell]}))
     status, out = __main__.main(shlex.split(words)), capsys.readouterr().out
     if words.startswith("equations"):
         assert status == 0 and "K.12  " in out and ("K.15  " in out) == (words == "equations")
@@ -95,8 +95,8 @@ def test_the_hours_are_those_of_the_table():
     minutes = [int(x) for x in re.findall(r"^\| \[\d\d .*?\) \| (\d+) \|", README, re.M)]
     more = [int(re.search(r"(\d+) more for\s*(?:# )?the\s*(?:# )?exercises", path.read_text())[1])
             for path in sorted((ROOT / "tutorials").glob("[0-9]*.py"))]
-    hours = [{n: word for n, word in enumerate("three four five six seven eight nine ten".split(), 3)
-              }[round(sum(x) / 60)] for x in (minutes, more)]
+    words = "zero one two three four five six seven eight nine ten eleven twelve".split()
+    hours = [words[round(sum(x) / 60)] for x in (minutes, more)]
     assert "about {} hours, the exercises about {} more".format(*hours) in " ".join(README.split())
 
 

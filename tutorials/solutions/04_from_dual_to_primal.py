@@ -14,9 +14,23 @@ def pairs():
         yield rng.standard_normal((N, p)), rng.standard_normal((M, p))
 
 
-def shape_is(got, want, name):
-    if np.shape(got) != want:
-        raise ValueError(f"{name} must have shape {want}, got {np.shape(got)}")
+def numbers(got, name, shape=None):
+    """What a function returned, as an array of real numbers; or what came instead."""
+    try:
+        array = np.asarray(got)
+    except ValueError:                                                  # lists of unequal length
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        came = f"array of {got.dtype}" if isinstance(got, np.ndarray) else type(got).__name__
+        raise ValueError(f"{name}: real numbers expected, got {came}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: shape {shape} expected, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
+    return array
+
+
+same = lambda A, B: np.shape(A) == np.shape(B) and np.allclose(A, B, rtol=1e-9, atol=1e-9)
 
 
 # %% [markdown]
@@ -30,18 +44,22 @@ def score_new_row(phi_new, H_r, Psi):
 
 def check_4_1(function):
     rng = np.random.default_rng(1)
-    for Phi, Psi in pairs():
-        H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
+    for (Phi, Psi), s in zip(pairs(), (4, 2, 5)):
+        H_r = dual.solve(Phi @ Psi.T, s).H_r
         for phi in (rng.standard_normal(Phi.shape[1]), Phi[0]):
             kernel = np.array([np.sum(phi * psi) for psi in Psi])       # one evaluation per column
-            want = np.array([np.sum(kernel * H_r[:, l]) for l in range(len(sigma))])
-            got = function(phi, H_r, Psi)
-            shape_is(got, want.shape, "the score")
-            if np.allclose(got, kernel @ Psi[:, :len(sigma)], atol=1e-9):
-                raise AssertionError("the kernel values are combined with Psi, not with H_r")
-            if np.allclose(got, -want, atol=1e-9):
-                raise AssertionError("the score has the opposite sign")
-            if not np.allclose(got, want, atol=1e-9):
+            want = np.array([np.sum(kernel * H_r[:, l]) for l in range(s)])
+            got = numbers(function(phi, H_r, Psi), "the score")
+            for other, text in (
+                    (kernel, "these are the kernel values of the new row; H_r is still missing"),
+                    (kernel @ Psi, "the kernel values are combined with Psi, not with H_r"),
+                    (H_r.T @ Psi, "this is W_e^T; the features of the new row are still missing"),
+                    (Psi.T @ H_r, "this is W_e; the features of the new row are still missing"),
+                    (-want, "the score has the opposite sign")):
+                if same(got, other):
+                    raise AssertionError(text)
+            got = numbers(got, "the score", (s,))
+            if not same(got, want):
                 raise AssertionError("the score differs from sum_j h_rj kappa(x, z_j) by "
                                      f"{np.abs(got - want).max():.1e}")
 
@@ -63,17 +81,21 @@ def check_4_2(function):
         before = primal.from_dual(found, Phi, Psi)
         after = primal.from_dual(found, Phi @ T, Psi @ np.linalg.inv(T).T)
         got = function(before.W_e, before.W_r, T)
-        for W, want, old, name in ((got[0], after.W_e, before.W_e, "W_e"),
-                                   (got[1], after.W_r, before.W_r, "W_r")):
-            shape_is(W, want.shape, name)
-            for other, what in ((T @ old, "T"), (T.T @ old, "T^T"), (old, "I"),
-                                (np.linalg.solve(T, old), "T^-1"),
-                                (np.linalg.solve(T.T, old), "T^-T")):
-                if np.allclose(W, other, atol=1e-9) and not np.allclose(W, want, atol=1e-9):
-                    raise AssertionError(f"{name} is multiplied by {what}: the scores of the "
-                                         "turned features come out wrong")
-            if not np.allclose(W, want, atol=1e-9):
-                raise AssertionError(f"{name} is off by {np.abs(W - want).max():.1e}")
+        if not isinstance(got, (tuple, list)) or len(got) != 2:
+            raise ValueError(f"two arrays, W_e and W_r, expected, got {type(got).__name__}")
+        turns = {"T": T, "T^T": T.T, "the identity": np.eye(p), "T^-1": np.linalg.inv(T),
+                 "T^-T": np.linalg.inv(T).T}
+        for name, W, want, right in (("W_e", got[0], after.W_e, "T^-1"),
+                                     ("W_r", got[1], after.W_r, "T^T")):
+            W = numbers(W, name, want.shape)
+            if same(W, want):
+                continue
+            for side, old in zip(("W_e", "W_r"), (before.W_e, before.W_r)):
+                for what, turn in turns.items():
+                    if same(W, turn @ old):
+                        raise AssertionError(f"the new {name} is {what} times {side}, but only "
+                                             f"{right} times {name} keeps the scores")
+            raise AssertionError(f"{name} is off by {np.abs(W - want).max():.1e}")
 
 
 # %% [markdown]
@@ -91,22 +113,26 @@ def check_4_3(function):
         A = rng.standard_normal((N, r)) @ rng.standard_normal((r, M))
         made = []
         for Z in rng.standard_normal((2, M, N)):
-            C = function(A, Z)
-            shape_is(C, (M, N), "C")
+            C = numbers(function(A, Z), "C", (M, N))
+            for other, text in ((A @ Z @ A, "A C A = A Z A: nothing in C inverts A"),
+                                (A + A @ Z @ A, "A C A = A + A Z A: take from Z what A sees of it"),
+                                (np.zeros_like(A), "A C A = 0: the pseudo-inverse is missing")):
+                if same(A @ C @ A, other):
+                    raise AssertionError(text)
             gap = np.abs(A @ C @ A - A).max() / np.abs(A).max()
             if gap > 1e-9:
                 raise AssertionError(f"A C A differs from A by {gap:.1e}, relative, for A of shape "
                                      f"{A.shape} and rank {r}")
             made.append(C)
-        if np.allclose(*made, atol=1e-9):
+        if same(*made):
             raise AssertionError("two different Z give the same C: A has more than one generalised "
                                  "inverse")
 
 
 # %% [markdown]
-# The questions. 1. $T = W_e\Sigma^{-1/2}$ if $s = p$: then $W_e' = W_r' = \Sigma^{1/2}$. 2.
-# $10^{12}$ for $K$, $1.28\cdot10^8$ for $\Phi$ and $\Psi$. 3. That $H$ is $E\Lambda$ of these
-# very scores, and that $W_r = \Phi^\top H_e$ closes the circle: $H$ are singular vectors.
+# The questions. 1. $T = W_e\Sigma^{-1/2}$ if $s = p$: then $W_e' = W_r' = \Sigma^{1/2}$. 2. That
+# $H$ is $E\Lambda$ of these very scores, and that $W_r = \Phi^\top H_e$ closes the circle: only
+# then are they singular vectors. 3. $h_eh_r^\top\Psi = h_ew_e^\top$: the weight is the slope.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "4.1": (score_new_row,

@@ -4,37 +4,92 @@
 # %%
 import numpy as np
 
+from ksvd_ref import exercises
 
-def shape_is(got, want, name):
-    if np.shape(got) != want:
-        raise ValueError(f"{name} must have shape {want}, got {np.shape(got)}")
+
+def numbers(got, name, shape=None):
+    """What a function returned, as an array of real numbers; or what came instead."""
+    try:
+        array = np.asarray(got)
+    except ValueError:                                                  # lists of unequal length
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        came = f"array of {got.dtype}" if isinstance(got, np.ndarray) else type(got).__name__
+        raise ValueError(f"{name}: real numbers expected, got {came}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: shape {shape} expected, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
+    return array
 
 
 # %% [markdown]
-# **E6.1** The triangles below each other, and QR again. Adding the Gram matrices and taking a root
+# **E6.1** $\|\Phi\|^2$ is the largest eigenvalue of $\Phi^\top\Phi$, and $\sigma_s^2$ the $s$-th
+# of $(\Psi^\top\Psi)(\Phi^\top\Phi)$, where rounding may leave small ones negative or complex.
+# %%
+def kappa_seen(G_phi, G_psi, s):
+    squares = np.sort(np.abs(np.linalg.eigvals(G_psi @ G_phi)))[::-1]
+    return np.sqrt(np.linalg.norm(G_phi, 2) * np.linalg.norm(G_psi, 2) / squares[s - 1])
+
+
+def check_6_1(function):
+    rng = np.random.default_rng(0)
+    for N, M, p, s in ((9, 7, 4, 2), (6, 8, 3, 3), (12, 12, 5, 1)):
+        Phi, Psi = rng.standard_normal((N, p)), rng.standard_normal((M, p))
+        a, b = np.linalg.norm(Phi, 2), np.linalg.norm(Psi, 2)
+        sigma = np.linalg.svd(Phi @ Psi.T, compute_uv=False)            # from K
+        got = numbers(function(Phi.T @ Phi, Psi.T @ Psi, s), "kappa", ())
+        want, where = a * b / sigma[s - 1], f"s = {s}, p = {p}: "
+        for other, text in (
+                ((a * b) ** 2 / sigma[s - 1] ** 2, "this is the square of kappa"),
+                ((a * b) ** 2 / sigma[s - 1], "the norms are squared, |Phi^T Phi| is |Phi|^2"),
+                (a * b / sigma[s - 1] ** 2, "the eigenvalues are sigma^2, their root is missing"),
+                (a * b / sigma[min(s, p - 1)], "this divides by sigma_(s+1): arrays count from 0"),
+                (a * b / sigma[p - s], "this divides by the s-th smallest sigma, not the s-th"),
+                (a * b / sigma[0], "this divides by sigma_1, but s components are wanted"),
+                (a * b / sigma[p - 1], "this divides by the last sigma of all, not by sigma_s"),
+                (1 / want, "this is 1 / kappa, which is never above 1"),
+                (np.linalg.norm(Phi) * np.linalg.norm(Psi) / sigma[s - 1],
+                 "the norms are those of Frobenius; the largest singular value is asked for")):
+            if np.isclose(got, other, rtol=1e-8) and not np.isclose(want, other, rtol=1e-8):
+                raise AssertionError(where + text)
+        if not np.isclose(got, want, rtol=1e-8):                        # kappa < 100 here: eps 1e4
+            raise AssertionError(where + f"{want:.4g} expected, got {got:.4g}")
+
+
+# %% [markdown]
+# **E6.2** The triangles below each other, and QR again. Adding the Gram matrices and taking a root
 # gives the same on paper, and loses half the digits: the check has a direction of size $10^{-9}$.
 # %%
 def merge(R_1, R_2):
     return np.linalg.qr(np.vstack([R_1, R_2]))[1]
 
 
-def check_6_1(function):
+def by_gram(R_1, R_2):
+    w, V = np.linalg.eigh(R_1.T @ R_1 + R_2.T @ R_2)
+    return np.sqrt(np.abs(w))[:, None] * V.T
+
+
+def check_6_2(function):
     rng = np.random.default_rng(1)
     for p, small in ((3, 1.0), (4, 1e-3), (5, 1e-9)):
         T = np.linalg.qr(rng.standard_normal((p, p)))[0]
         A, B = (rng.standard_normal((n, p)) * np.geomspace(1.0, small, p) @ T for n in (20, 7))
         R_1, R_2 = (np.linalg.qr(block)[1] for block in (A, B))
-        R = function(R_1, R_2)
-        shape_is(R, (p, p), "the triangle")
-        both = np.vstack([A, B])
-        if np.allclose(R.T @ R, A.T @ A, rtol=1e-9, atol=0) \
-                or np.allclose(R.T @ R, B.T @ B, rtol=1e-9, atol=0):
-            raise AssertionError("one of the two blocks is forgotten")
-        if np.allclose(R, R_1 + R_2):
-            raise AssertionError("the triangles are added; it is R^T R that adds up")
+        R, both = numbers(function(R_1, R_2), "the triangle"), np.vstack([A, B])
+        if R.shape == (2 * p, p):
+            raise ValueError(f"shape {(p, p)} expected, got {R.shape}: still to be made a triangle")
+        R = numbers(R, "the triangle", (p, p))
+        size = np.abs(both.T @ both).max()
+        for other, text in (
+                (A.T @ A, "the second block is forgotten"), (B.T @ B, "the first is forgotten"),
+                ((R_1 + R_2).T @ (R_1 + R_2), "the triangles are added; it is R^T R that adds up"),
+                ((both.T @ both) @ (both.T @ both), "this is R^T R itself, its root is missing")):
+            if np.abs(R.T @ R - other).max() < 1e-12 * size:
+                raise AssertionError(text)
         gap = np.abs(R.T @ R - both.T @ both).max()
-        if gap > 1e-12 * np.abs(both.T @ both).max():
-            raise AssertionError(f"R^T R differs from the sum by {gap:.1e}")
+        if gap > 1e-12 * size:
+            raise AssertionError(f"R^T R differs from R_1^T R_1 + R_2^T R_2 by {gap:.1e}")
         values = np.linalg.svd(both, compute_uv=False)
         off = np.max(np.abs(np.linalg.svd(R, compute_uv=False) / values - 1))
         if off > 1e-6:
@@ -43,7 +98,7 @@ def check_6_1(function):
 
 
 # %% [markdown]
-# **E6.2** The corner's singular vectors with $\tilde\sigma$ above the cut, multiplied from the
+# **E6.3** The corner's singular vectors with $\tilde\sigma$ above the cut, multiplied from the
 # outside in.
 # %%
 def from_landmarks(K_rows, K_landmarks, K_cols):
@@ -53,22 +108,30 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
     return (K_rows @ V / sigma) @ (U.T @ K_cols)
 
 
-def check_6_2(function):
+def check_6_3(function):
     rng = np.random.default_rng(2)
     for rank, rows, columns in ((3, [0, 4, 8], [1, 5, 9]), (2, [0, 1, 1, 0], [3, 3, 7]),
                                 (3, [0, 2, 4, 6, 8], [9, 1, 5, 5])):
         K = rng.standard_normal((9, rank)) @ rng.standard_normal((rank, 11))
-        with np.errstate(all="ignore"):
-            got = function(K[:, columns], K[np.ix_(rows, columns)], K[rows])
-        shape_is(got, K.shape, "the approximation")
-        if not np.all(np.isfinite(got)):
-            raise AssertionError("NaN or infinity: a landmark was drawn twice, so the corner is "
-                                 "singular and something was divided by zero")
+        pieces = K[:, columns], K[np.ix_(rows, columns)], K[rows]
+        repeats = len(set(rows)) < len(rows) or len(set(columns)) < len(columns)
+        name = "the approximation" + repeats * " from landmarks of which some are drawn twice"
+        try:
+            with np.errstate(all="ignore"):
+                got = function(*pieces)
+        except np.linalg.LinAlgError as error:
+            raise AssertionError(f"{error}: a landmark drawn twice leaves the corner without an "
+                                 "inverse") from error
+        got = numbers(got, name, K.shape)
         gap = np.abs(got - K).max()
+        if gap > 1e-9 and pieces[1].shape[0] == pieces[1].shape[1] \
+                and np.allclose(got, pieces[0] @ pieces[1].T @ pieces[2]):
+            raise AssertionError("the corner is transposed, not inverted")
+        if gap > 1e-9 and repeats:
+            raise AssertionError(f"{name}: off by {gap:.1e}; was a sigma of the corner that is "
+                                 "rounding not left out?")
         if gap > 1e-9:
-            repeats = len(set(rows)) < len(rows) or len(set(columns)) < len(columns)
-            raise AssertionError(f"off by {gap:.1e} at rank {rank}, where the landmarks have the "
-                                 "rank of K" + (" and some are drawn twice" if repeats else ""))
+            raise AssertionError(f"{name}: off by {gap:.1e}, where the corner has the rank of K")
 
 
 # %% [markdown]
@@ -76,25 +139,19 @@ def check_6_2(function):
 # are gone. 2. Five vectors of the 20, some orthonormal five of that space, all with the same
 # $\sigma$. Nothing: only that $\sigma_6\le\sigma_5$. 3. When the $m$ columns have the rank of $K$.
 # %%
+ANSWERS = {                 # the solution, then wrong answers that the check must refuse
+    "6.1": (kappa_seen,
+            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, s) ** 2,
+            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, min(s + 1, len(G_phi))),
+            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, 1)),
+    "6.2": (merge,
+            by_gram,
+            lambda R_1, R_2: R_1 + R_2,
+            lambda R_1, R_2: R_1),
+    "6.3": (from_landmarks,
+            lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
+            lambda rows, corner, cols: rows @ corner.T @ cols,
+            lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]),
+}
 if __name__ == "__main__":
-    def rejects(check, wrong):
-        try:
-            check(wrong)
-        except (AssertionError, ValueError, np.linalg.LinAlgError) as error:
-            return str(error)
-        raise SystemExit(f"{check.__name__} accepts a wrong answer")
-
-    def by_gram(R_1, R_2):
-        w, V = np.linalg.eigh(R_1.T @ R_1 + R_2.T @ R_2)
-        return np.sqrt(np.abs(w))[:, None] * V.T
-
-    for check, right, wrongs in (
-            (check_6_1, merge, (by_gram, lambda R_1, R_2: R_1 + R_2, lambda R_1, R_2: R_1)),
-            (check_6_2, from_landmarks,
-             (lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
-              lambda rows, corner, cols: rows @ corner.T @ cols,
-              lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]))):
-        check(right)
-        print(f"{check.__name__}: {right.__name__} is right, {len(wrongs)} wrong ones are told:")
-        for wrong in wrongs:
-            print("   ", rejects(check, wrong))
+    exercises.demonstrate(globals())
