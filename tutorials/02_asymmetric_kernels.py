@@ -66,10 +66,11 @@ assert np.abs(mirrored - K).max() == 6.0            # 9 instead of 3 for the way
 # Which matrices are kernel matrices? All: with $\phi(x_i)$ = row $i$ of $K$ and $\psi(z_j)$ = unit
 # vector $j$, $K = K I$. Positive semi-definiteness (PSD) belongs to the case of one map, where
 # $K = \Phi\Phi^\top$ gives $v^\top K v = \|\Phi^\top v\|^2 \ge 0$. *Counter-example:* symmetric is
-# not PSD, $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$ has the eigenvalues 3 and $-1$.
+# not PSD, $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$ has the eigenvalues 3 and $-1$ (D12).
 # For the singular pairs, $K h_r = \sigma h_e$ and $K^\top h_e = \sigma h_r$, this means (V18):
 #
-# - symmetric PSD: $h_e = h_r$ and $\sigma$ = eigenvalue; the kernel SVD is kernel PCA (uncentred);
+# - symmetric PSD, as one map gives it: $h_e = h_r$ and $\sigma$ = eigenvalue; the kernel SVD is
+#   kernel PCA, uncentred (D35);
 # - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative;
 # - asymmetric: two different vectors per component.
 # %%
@@ -79,11 +80,11 @@ def cosines(K):
 
 
 sigma, inner = cosines(np.array([[1.0, 2.0], [2.0, 1.0]]))
-np.testing.assert_allclose([sigma, inner], [[3, 1], [1, -1]], atol=1e-14)
+np.testing.assert_allclose([sigma, inner], [[3, 1], [1, -1]], atol=1e-14)       # 3 and -1: D12
 psd = kernels.exponential(Q_head, Q_head)                           # queries against queries
 sigma, inner = cosines(psd)
 np.testing.assert_allclose(sigma, np.linalg.eigvalsh(psd)[::-1], atol=1e-12 * sigma[0])
-assert np.abs(inner[:20] - 1).max() < 1e-6          # the later sigma are too close to separate
+assert np.abs(inner[:20] - 1).max() < 1e-6          # D35; later sigma are too close to separate
 moves = datasets.canada_migration().A               # who moved from province i to province j
 sigma, inner = cosines(moves + moves.T)             # diagonal 0, so the eigenvalues sum to 0
 value = np.linalg.eigvalsh(moves + moves.T)
@@ -94,7 +95,7 @@ print("h_e . h_r, symmetrised migration:", np.round(inner).astype(int))
 print("h_e . h_r, migration as it is:   ", np.round(cosines(moves)[1], 2))
 # %% [markdown]
 # ## 3. The rank is the dimension of the features
-# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions:
+# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions (D31):
 #
 # | kernel | $\kappa(x, z)$ | features |
 # |---|---|---|
@@ -104,6 +105,9 @@ print("h_e . h_r, migration as it is:   ", np.round(cosines(moves)[1], 2))
 # | with a constant | $(\langle x, z\rangle + 1)^2$ | also the linear ones and 1, $(d+1)(d+2)/2$ |
 # | exponential (S.6) | $\exp(\langle x, z\rangle/\sqrt d)$ | infinitely many |
 # | Gaussian, rbf (S.9) | $\exp(-\lVert x - z\rVert^2/\sqrt d)$ | infinitely many |
+#
+# The last two differ with one map already: rbf is largest where $x = z$, so each row has its
+# maximum on the diagonal; for the exponential kernel a longer vector may count more (D19).
 # %%
 x, z, root = [[1.0, 1.0]], [[1.0, 2.0]], 2 ** 0.5               # <x, z> = 3, |x - z| = 1
 for value, by_hand in ((kernels.linear(x, z), 3.0), (kernels.cosine(x, z), 3 / 10 ** 0.5),
@@ -116,7 +120,9 @@ built = {"linear": kernels.linear(X, Z), "cosine": kernels.cosine(X, Z),
          "square": kernels.polynomial(X, Z, coef0=0.0), "square, +1": kernels.polynomial(X, Z),
          "exponential": kernels.exponential(X, Z), "rbf": kernels.rbf(X, Z, gamma=3 ** -0.5)}
 spectra = {name: dual.solve(K).sigma for name, K in built.items()}
-assert [len(sigma) for sigma in spectra.values()] == [3, 3, 6, 10, 60, 60]
+assert [len(sigma) for sigma in spectra.values()] == [3, 3, 6, 10, 60, 60]     # D31
+assert np.all(kernels.rbf(X, X).argmax(axis=1) == np.arange(60))               # D19
+assert kernels.exponential([[1.0], [2.0]], [[1.0], [2.0]]).argmax(axis=1).tolist() == [1, 1]
 assert all(spectra[name][-1] < 1e-5 * spectra[name][0] for name in ("exponential", "rbf"))
 # %% Spectra of six kernels in three dimensions: four end, after 3, 3, 6 and 10, two go on
 figure, ax = plt.subplots(figsize=(6.4, 3.4))
@@ -138,7 +144,10 @@ plt.show()
 # Sharing the sums, $G_{ij}/\sqrt{g_i g_j}$, is another kernel again. By hand: from
 # $G = \begin{bmatrix} 3 & 1 \\ 1 & 1\end{bmatrix}$ and $g = (4, 2)$ come
 # $\begin{bmatrix} 3/4 & 1/4 \\ 1/2 & 1/2\end{bmatrix}$, asymmetric though $G$ is not, and
-# $\begin{bmatrix} 3/4 & 1/\sqrt 8 \\ 1/\sqrt 8 & 1/2\end{bmatrix}$.
+# $\begin{bmatrix} 3/4 & 1/\sqrt 8 \\ 1/\sqrt 8 & 1/2\end{bmatrix}$. The two have the same
+# eigenvalues, so for a symmetric $G > 0$ those of $G_{ij}/g_i$ stay real; read it as the
+# probability of a step from $i$ to $j$, and $g$, scaled to sum 1, is a law that the step keeps
+# (D14): $(\frac23, \frac13)$ here.
 #
 # A square matrix $K \ge 0$ whose rows sum to 1 maps the constant vector to itself, so
 # $\sigma_1 \ge 1$; equality holds exactly if its columns sum to 1 as well (V20).
@@ -155,6 +164,8 @@ def shared(G):
 G = np.array([[3.0, 1.0], [1.0, 1.0]])
 np.testing.assert_allclose(by_rows(G), [[0.75, 0.25], [0.5, 0.5]], rtol=1e-14)
 np.testing.assert_allclose(shared(G), [[0.75, 8 ** -0.5], [8 ** -0.5, 0.5]], rtol=1e-14)
+np.testing.assert_allclose(np.array([2, 1]) / 3 @ by_rows(G), np.array([2, 1]) / 3)     # D14
+np.testing.assert_allclose(np.sort(np.linalg.eigvals(by_rows(G))), np.linalg.eigvalsh(shared(G)))
 for K, level in (([[1, 0], [1, 0]], 2 ** 0.5), ([[0.9, 0.1], [0.1, 0.9]], 1.0)):   # by columns too
     assert abs(dual.solve(K).sigma[0] - level) < 1e-14
 G = kernels.exponential(Q_head, K_head)

@@ -46,12 +46,16 @@ assert np.abs(Phi @ Psi.T - K).max() < 1e-13
 # the Lagrangian (K.11) is
 # $$\mathcal L = J - \operatorname{tr}\big(H_e^\top (E - \Phi W_e)\big)
 #   - \operatorname{tr}\big(H_r^\top (R - \Psi W_r)\big).$$
+# Where both constraints hold it is $J$, whatever the multipliers are.
 # %%
 def lagrangian(W_e, W_r, E, R, H_e, H_r, Lambda):
     J = 0.5 * anp.sum(E * E * Lambda) + 0.5 * anp.sum(R * R * Lambda) - anp.sum(W_e * W_r)
     return J - anp.sum(H_e * (E - Phi @ W_e)) - anp.sum(H_r * (R - Psi @ W_r))
 
 
+W_e, W_r, H_e, H_r, lam = (rng.standard_normal((n, 2)) for n in (11, 11, 30, 11, 1))    # any, s = 2
+np.testing.assert_allclose(lagrangian(W_e, W_r, Phi @ W_e, Psi @ W_r, H_e, H_r, lam[0] ** 2),
+                           primal.objective(W_e, W_r, lam[0] ** 2, Phi, Psi), rtol=1e-12)   # K.11
 # %% [markdown]
 # ## 2. Stationarity
 # Six variables, six conditions:

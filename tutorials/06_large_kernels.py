@@ -143,7 +143,8 @@ assert peaks[1] < 1.1 * peaks[0]                                        # five t
 # %% [markdown]
 # ## 4. A large $K$ without features, and a few components
 # Products of $K$ with blocks of vectors are enough. Block Golub-Kahan keeps orthonormal $V$ and $U$
-# with $KV = UB$, adds what is new in $K^\top U$ to $V$, and reads $\sigma$ off the small $B$.
+# with $KV = UB$, adds what is new in $K^\top U$ to $V$, and reads $\sigma$ off the small $B$. The
+# eigenvalues of $K^\top K$ would lose each $\sigma$ below $\sqrt\varepsilon\,\sigma_1$ (V36).
 #
 # **The silent failure.** One vector at a time is what textbooks do first. A batch of six equal
 # sequences has a block-diagonal $K$ and every $\sigma$ six times; one starting vector finds *one*
@@ -154,6 +155,9 @@ K = kernels.softmax(2.0 * X, Z)
 whole, quick = cost(lambda: dual.solve(K))[0], cost(lambda: dual.solve_golub_kahan(K, 5))[0]
 print(f"600 x 600, s = 5: {whole:.3f} s by the SVD, {quick:.3f} s by Golub-Kahan")
 np.testing.assert_allclose(dual.solve_golub_kahan(K, 5).sigma, dual.solve(K, 5).sigma, rtol=1e-12)
+faint = U[:, :3] * [1, 1e-5, 1e-10] @ V[:, :3].T                        # sqrt(eps) is 1e-8
+squared = np.sqrt(np.abs(np.linalg.eigvalsh(faint.T @ faint)[-3]))      # should be 1e-10
+assert abs(dual.solve_golub_kahan(faint, 3).sigma[2] / 1e-10 - 1) < 1e-4 and squared > 1e-9    # V36
 batch = np.kron(np.eye(6), kernels.softmax(X[:20, :8], Z[:20, :8]))     # (120, 120)
 sigma = np.linalg.svd(batch, compute_uv=False)[:2]                      # 1.0446, twice
 for b, steps in ((1, 12), (4, 6)):

@@ -10,8 +10,10 @@
 # %%
 from pathlib import Path
 
+import autograd.numpy as anp
 import matplotlib.pyplot as plt
 import numpy as np
+from autograd import grad
 
 from ksvd_ref import datasets, features
 from ksvd_ref.positions import absolute, offset_table, relative, sinusoids, turned
@@ -43,31 +45,40 @@ ax.plot(x, y, ".", color="0.6", label="keys, values")
 for h, style in ((0.01, ":"), (0.05, "-"), (0.3, "--")):
     fit = attention(grid, x, y, kernel="rbf", gamma=1 / (2 * h ** 2))
     assert close(fit, normalised(np.exp(-(grid - x.T) ** 2 / (2 * h ** 2))) @ y)
-    assert y.min() <= fit.min() and fit.max() <= y.max()
+    assert y.min() <= fit.min() and fit.max() <= y.max()        # D2
     ax.plot(grid, fit, style, label=f"h = {h}")
 ax.set(title="Nadaraya-Watson regression is rbf attention", xlabel="query, key", ylabel="value")
 ax.legend(loc="upper right")
 plt.show()
 # %% [markdown]
-# From copying (dotted) towards the global mean (dashed); no output leaves the range of the values.
+# From copying (dotted) towards the global mean (dashed). Weights that are not negative and sum to 1
+# keep every output in the range of the visible values (D2).
 #
 # ## 2. The kernel on the content
-# Softmax attention has the exponential kernel $e^{\beta\langle q, k\rangle}$, $\beta = 1/\sqrt d$,
-# for keys of $d$ numbers (S.6). Is it the Gaussian one? Nearly:
+# Softmax attention is S.2 with the exponential kernel $e^{\beta\langle q, k\rangle}$, $\beta =
+# 1/\sqrt d$, for keys of $d$ numbers (S.6, D1). In its logarithms, the *logits*, a hidden key has
+# $-\infty$ (S.4). Is this kernel the Gaussian one? Nearly (D3):
 # $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\, e^{-\beta\|q-k\|^2/2}\, e^{\beta\|k\|^2/2}$$
-# The factor of the query cancels. That of the key stays: exponential attention is rbf attention
-# **whose keys have weights**. The two agree for all queries if and only if all visible keys have
-# one length; $q = 0$ shows the "only if". The heads of a small model, MiniLM, that reads Lincoln:
+# The factor of the query cancels, that of the key stays (D7): exponential attention is rbf
+# attention **whose keys have weights** (D4). The two agree for all queries if and only if all
+# visible keys have one length; $q = 0$ shows the "only if" (D5). The heads of a small model,
+# MiniLM, that reads Lincoln:
 # %% Two maps of one head: without key weights, most attention falls on the first token
 Q, K, tokens = datasets.minilm_heads()                          # (6 layers, 12 heads, 64, 32)
 beta, rbf = 32 ** -0.5, {"kernel": "rbf", "gamma": 32 ** -0.5 / 2}
 A, R = weights(Q, K), weights(Q, K, **rbf)
-assert close(A, normalised(np.exp(beta * Q @ np.moveaxis(K, -1, -2))))     # softmax
-of_keys = beta / 2 * (K ** 2).sum(axis=-1)[..., None, :]        # logarithm of the key weight
-assert close(weights(Q, K, **rbf, log_factor=of_keys), A)
-assert close(weights(Q, K, log_factor=rng.standard_normal((64, 1))), A)    # one of queries cancels
+logits = beta * Q @ np.moveaxis(K, -1, -2)
+assert close(A, normalised(np.exp(logits)))                     # softmax: D1
+hidden = np.where(causal(64), logits, -np.inf)                  # keys after the query's own
+assert close(weights(Q, K, mask=causal(64)), normalised(np.exp(hidden)))   # D1, S.4
+half = lambda X: beta / 2 * (X ** 2).sum(axis=-1)
+of_keys = half(K)[..., None, :]                                 # logarithm of the key weight
+gaussian = -half(Q[1, :, :, None] - K[1, :, None])              # layer 1: (12, 64, 64)
+assert close(half(Q[1])[..., None] + gaussian + of_keys[1], logits[1], 1e-11)      # D3; logits ~ 10
+assert close(weights(Q, K, **rbf, log_factor=of_keys), A)                  # D4
+assert close(weights(Q, K, log_factor=rng.standard_normal((64, 1))), A)    # D7: of queries, cancels
 unit = K / np.sqrt((K ** 2).sum(axis=-1, keepdims=True))
-assert close(weights(Q, unit), weights(Q, unit, **rbf))
+assert close(weights(Q, unit), weights(Q, unit, **rbf))                    # D5: if, and only if
 assert close(weights(0 * Q, K), 1 / 64) and not close(weights(0 * Q, K, **rbf), 1 / 64, 0.01)
 moved = np.abs(A - R).sum(axis=-1).mean(axis=-1) / 2            # (6, 12)
 print(f"the key weights move {moved.min():.0%} to {moved.max():.0%} of a head's attention")
@@ -86,9 +97,9 @@ plt.show()
 # Layer 1, head 8 (from 0), where the weights matter most: the key of [CLS] is the shortest, and
 # without key weights it draws most of the attention.
 #
-# **The linear kernel $\langle q, k \rangle$ (S.7) is no smoother.** For $q = 1$ and keys $1, -1$
-# the normaliser is 0; for keys $1, -0.999$ the weights are 1000 and −999. Its square, the
-# polynomial kernel (S.8), is never negative, but blind: $q$ and $-q$ are the same to it.
+# **The linear kernel $\langle q, k \rangle$ (S.7) is no smoother** (D8). For $q = 1$ and keys
+# $1, -1$ the normaliser is 0; for keys $1, -0.999$ the weights are 1000 and −999. Its square, the
+# polynomial kernel (S.8), is never negative, but blind: $q$ and $-q$ are the same to it (D9).
 # %%
 np.testing.assert_raises_regex(ValueError, "no weighted mean", weights, [[1.0]], [[1.0], [-1.0]],
                                kernel="linear")
@@ -96,13 +107,16 @@ assert close(normalised(np.array([1, -0.999])), [1000, -999], 1e-9)        # a w
 assert close(*(weights(sign * Q, K, kernel="polynomial", coef0=0.0) for sign in (1, -1)))
 # %% [markdown]
 # **Symmetric is not positive semi-definite** (PSD: symmetric, no negative eigenvalue). One map for
-# queries and keys, $W_q = W_k$, makes $G$ both, for all four kernels. But for data $\pm 1$ with
-# $W_q = 1$, $W_k = -1$ the exponential $G$ is symmetric and has the eigenvalue $1/e - e = -2.35$.
-# And once its rows are normalised, $A$ is not even symmetric.
+# queries and keys, $W_q = W_k$ (S.10), makes $G$ both, for all four kernels (D10), and products
+# entry by entry stay PSD (D11). But for data $\pm 1$ with $W_q = 1$, $W_k = -1$ the exponential $G$
+# is symmetric and has the eigenvalue $1/e - e = -2.35$. And once its rows are normalised, $A$ is
+# not even symmetric.
 # %%
 X = rng.standard_normal((7, 4))
-for G in (X @ X.T, (X @ X.T) ** 2, np.exp(-((X[:, None] - X) ** 2).sum(axis=-1)), np.exp(X @ X.T)):
-    assert np.linalg.eigvalsh(G)[0] > -1e-12 * G.max()
+one_map = X @ X.T, (X @ X.T) ** 2, np.exp(-((X[:, None] - X) ** 2).sum(axis=-1)), np.exp(X @ X.T)
+for G in (*one_map, *(G * H for G in one_map for H in one_map)):
+    assert close(G / G.max(), G.T / G.max())                    # S.10
+    assert np.linalg.eigvalsh(G)[0] > -1e-12 * G.max()          # D10, D11
 assert close(np.linalg.eigvalsh(np.exp(np.outer([1, -1], [-1, 1])))[0], 1 / np.e - np.e)
 assert not close(weights(X, X), weights(X, X).T, 0.1)
 # %% [markdown]
@@ -121,8 +135,11 @@ R = sinusoids(2 * N - 1, 8, first=1 - N)[::-1] @ W_R            # offsets i - j 
 offset, pair = relative(q, R), absolute(t @ W_T, t @ W_T)
 assert close(offset[5, 2], q[5] @ (sinusoids(1, 8, first=3)[0] @ W_R) / d ** 0.5)
 one_query = relative(np.tile(q[0], (N, 1)), R)                  # the same query at every place
-assert close(one_query[1:, 1:], one_query[:-1, :-1])            # a function of i - j
-assert close(pair, pair.T) and not close(pair[1:, 1:], pair[:-1, :-1], 0.1)
+assert close(one_query[1:, 1:], one_query[:-1, :-1])            # a function of i - j,
+assert not close(one_query, one_query.T, 0.1)                   # of its sign too (D21)
+plain = absolute(t, t)                                          # W_T = I: sum of cos w_p (i - j)
+assert close(pair, pair.T) and close(plain[1:, 1:], plain[:-1, :-1])
+assert not close(pair[1:, 1:], pair[:-1, :-1], 0.1)             # D17
 fig, axes = plt.subplots(1, 2, figsize=(7, 3.2))
 ticks = {"xticks": (0, 5, 10), "yticks": (0, 5, 10)}
 for ax, image, title in zip(axes, (one_query, pair), ("offsets (XL)", "absolute (Tsai)")):
@@ -130,12 +147,15 @@ for ax, image, title in zip(axes, (one_query, pair), ("offsets (XL)", "absolute 
     ax.set(title=title, xlabel="position j of the key", ylabel="position i of the query", **ticks)
 plt.show()
 # %% [markdown]
-# Left, one query at all places: only $i - j$ counts. Right, no stripes, in spite of the sinusoids.
+# Left, one query at all places: only $i - j$ counts, and its sign, so this kernel is not symmetric
+# (D21). Right, no stripes, in spite of the sinusoids: with a $W_TW_T^\top$ that is not a multiple
+# of the identity on each frequency, S.18 is absolute (D17).
 #
 # ## 4. Each published attention is one line
 # Vaswani et al. *add* the position, $f + t$ in place of $f$. The values have it too, or not, which
-# Tsai et al. recommend. Transformer-XL in full has two learned biases, $u$ and $v$. The filter is
-# full unless `mask` says otherwise.
+# Tsai et al. recommend. Transformer-XL in full has two learned biases, $u$ and $v$, and the logits
+# $\langle q_i + u, k_j\rangle + \langle q_i + v, R_{i-j}\rangle$ over $\sqrt d$ (S.16). The filter
+# is full unless `mask` says otherwise.
 # %%
 a, table = f + t, rng.standard_normal((5, d))
 looked_up = relative(q, offset_table(table, N, N))
@@ -148,17 +168,24 @@ published = {
     "Tsai": attention(f @ W_F, f @ W_F, f @ W_v, log_factor=pair),
     "Sparse Transformer": attention(q, k, f @ W_v, mask=strided(N, 4)),
     "Katharopoulos": linear_attention(q, k, f @ W_v, mask=causal(N))}
-# Additive: (f + t)(f' + t') = ff' + ft' + tf' + tt', three factors beside the content's.
+# Additive (D16): (f + t)(f' + t') = ff' + ft' + tf' + tt', three factors beside the content's.
 three = absolute(q, t @ W_k) + absolute(t @ W_q, k) + absolute(t @ W_q, t @ W_k)
 assert close(attention(q, k, a @ W_v, log_factor=three), published["Vaswani"])
 # The table has a row for each offset from -2 to 2 and is clipped beyond: 9 - 1 counts as 2.
 assert close(looked_up[9, [8, 1]], q[9] @ table[[2 + 1, 2 + 2]].T / 2)
-# Tsai: one exponential kernel of [f W_F, t W_T]. The scale stays sqrt(4).
+shaw = normalised(np.exp(looked_up) * np.exp(q @ k.T / 2))      # a factor of the kernel (D24)
+assert close(shaw @ f @ W_v, published["Shaw, Huang"])
+# Tsai: one exponential kernel of [f W_F, t W_T] (D15). The scale stays sqrt(4).
 P = np.hstack([f @ W_F, t @ W_T])
 assert close(attention(P, P, f @ W_v, scale=2), published["Tsai"])
 # XL's product (S.14): one of [q, psi] and [k, t]; psi is q W_R^T turned by the query's position.
 one = weights(np.hstack([q, turned(q @ W_R.T)]), np.hstack([k, t]), scale=2, mask=causal(N))
-assert close(one @ f @ W_v, published["XL, product"])
+assert close(one @ f @ W_v, published["XL, product"])                      # D20
+# In full (S.16) four factors: the product's two (D20), one of u, one of v. That of u is one of the
+# keys and does not cancel (D22).
+of_u, of_v = u @ k.T / 2, relative(np.tile(v, (N, 1)), R)
+full, no_u = (normalised(causal(N) * np.exp(q @ k.T / 2 + offset + of_v + c)) for c in (of_u, 0))
+assert close(full @ f @ W_v, published["XL, full"]) and not close(full, no_u, 0.1)
 # %% [markdown]
 # ## 5. The filter, and where order comes from
 # Causal (S.24), with a memory of earlier keys (S.25), a window (S.26), strided (S.27):
@@ -174,49 +201,98 @@ plt.show()
 # %% [markdown]
 # Bright is visible: 78 pairs for causal, 54 for strided, 42 for the window.
 #
-# Without position and filter attention is **equivariant**: permute the rows, and the outputs
-# permute. A causal filter breaks that, but *one* causal layer is blind to the order of the past:
-# it averages a set. With equal weights the third of the rows $a, b, c$ becomes $(a + b + c)/3$,
-# after a second layer $(11a + 5b + 2c)/18$, and order shows.
+# Without position and filter attention is **equivariant**, at any depth: permute the rows, and the
+# outputs permute (D26); so they do if a filter is permuted with them (S.29). A causal filter that
+# stays breaks it, as nearly all do (D27; E7.4 finds those that do not). But *one* causal layer is
+# blind to the order of the past: it averages a set (D28). With equal weights the third of the rows
+# $a, b, c$ becomes $(a + b + c)/3$, after a second layer $(11a + 5b + 2c)/18$, and order shows. The
+# place alone shows at once: the weight of the first token is 1, 1/2, 1/3, ... (D29).
 # %%
 layer = lambda f, mask=None: attention(f @ W_q, f @ W_k, f, mask=mask)
 once, twice = (lambda f: layer(f, causal(N))), (lambda f: layer(layer(f, causal(N)), causal(N)))
 order = [*rng.permutation(N - 1), N - 1]                        # the last stays the last
-assert close(layer(layer(f[order])), layer(layer(f))[order])    # no filter: equivariant
-assert not close(once(f[order]), once(f)[order], 0.1)           # causal: not
+assert close(layer(layer(f[order])), layer(layer(f))[order])    # no filter: equivariant (D26)
+assert not close(once(f[order]), once(f)[order], 0.1)           # causal: not (D27)
+assert close(layer(f[order], causal(N)[order][:, order]), once(f)[order])  # S.29
 blind, sees = (np.abs(deep(f[order])[-1] - deep(f)[-1]).max() for deep in (once, twice))
 print(f"shuffling the past moves the last row by {blind:.0e} after one layer, {sees:.2g} after two")
-assert blind < 1e-12 and sees > 0.01
+assert blind < 1e-12 and sees > 0.01                            # D28
 A = weights(f, f, kernel=lambda Q, K: np.ones((N, N)), mask=causal(N))     # equal weights
 assert close(A[2, :3], 1 / 3) and close((A @ A)[2, :3] * 18, [11, 5, 2])
+assert close(A[:, 0], 1 / np.arange(1, N + 1))                  # D29
 # %% [markdown]
 # ## 6. Finite features, and two relatives
 # For $\kappa = \langle \phi(q), \phi(k)\rangle$ with positive features $\phi$, sums over keys come
-# first, in $O(N)$; a causal filter is a running state $S_i = S_{i-1} + \phi(k_i)^\top v_i$ (S.31).
-# The exponential kernel has random features only, right in the mean (S.32).
+# first, in $O(N)$; a causal filter is a running state $S_i = S_{i-1} + \phi(k_i)^\top v_i$ (S.31),
+# the same output (D32). The square of the linear kernel has the products of two entries as features
+# (D33). The exponential kernel has random ones only, right in the mean (S.32, lesson 04).
 #
-# Fed back as the query, the output of an rbf kernel with keys = values = data is **mean shift**,
-# which climbs the density of the data (S.34); that of the exponential kernel is the update of a
-# modern **Hopfield network** (S.35). For patterns of one length the two are the same.
+# Fed back as the query, the output of an rbf kernel with keys = values = data is **mean shift**
+# (S.34), a step of $\nabla\log p$ times the squared width, which never lowers the density $p$ of
+# the data (D36). That of the exponential kernel is the update of a modern **Hopfield network**
+# (S.35). Its energy $\|q\|^2/2 - \frac1\beta\log\sum_j e^{\beta\langle q, k_j\rangle}$ never rises;
+# for patterns of one length the two updates are the same (D37).
 # %%
 phi = lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))           # elu + 1
 assert close(attention(phi(q), phi(k), f @ W_v, kernel="linear", mask=causal(N)),
-             published["Katharopoulos"])
+             published["Katharopoulos"])                                   # D32
+square = lambda X: (X[:, :, None] * X[:, None, :]).reshape(len(X), -1)     # (N, d d)
+assert close(square(q) @ square(k).T, (q @ k.T) ** 2)                      # D33
 Phi, Psi = features.positive_random(q / 2, k / 2, m=20_000, seed=0)
 assert np.abs(Phi @ Psi.T / np.exp(q @ k.T / 4) - 1).mean() < 0.1          # ~ 1 / sqrt(m)
-Z, at = unit[1, 8], Q[1, 8]                                     # data of one length
-density = lambda at: np.exp(-beta / 2 * ((at[:, None] - Z) ** 2).sum(axis=-1)).sum(axis=-1)
+Z, P, at, state = unit[1, 8], K[1, 8], Q[1, 8], Q[1, 8]         # Z has one length, P has not
+log_p = lambda q: anp.log(anp.exp(-half(q[:, None] - Z)).sum(axis=-1))     # width: h^2 = 1 / beta
+energy = lambda q: (q ** 2).sum(axis=-1) / 2 - np.log(np.exp(beta * q @ P.T).sum(axis=-1)) / beta
 for _ in range(20):
-    was, at = at, attention(at, Z, Z, **rbf)
-    assert close(at, attention(was, Z, Z)) and np.all(density(at) >= density(was) - 1e-12)
+    was, at, before, state = at, attention(at, Z, Z, **rbf), state, attention(state, P, P)
+    assert close(at - was, grad(lambda q: log_p(q).sum())(was) / beta)     # D36
+    assert np.all(log_p(at) >= log_p(was) - 1e-12) and close(at, attention(was, Z, Z))
+    assert np.all(energy(state) <= energy(before) + 1e-12)                 # D37
+# %% [markdown]
+# ## 7. Small print
+# Claims that need no story: each comment says what the lines below it hold.
+# %%
+# rbf without 1/2, exp(-beta |q - k|^2) as in Tsai et al., doubles the logits: odds of 2 : 1 become
+# 4 : 1. A query 0 shows the factor of the key, exp(-gamma |k|^2) (D6).
+for gamma, odds in ((0.5, 2), (1.0, 4)):
+    A = weights([[np.log(2) / 2], [0]], [[1], [-1], [0]], kernel="rbf", gamma=gamma)
+    assert close(A[0, 0] / A[0, 1], odds) and close(A[1, 0] / A[1, 2], np.exp(-gamma))
+# A causal filter leaves the symmetric part of a PSD G PSD: half of G and half its diagonal. A band
+# to both sides need not: all ones with |i - j| <= 1 has the eigenvalue 1 - sqrt(2) (D13).
+G, B, band = np.exp(X @ X.T), causal(7) * np.exp(X @ X.T), np.tri(3, k=1) * np.tri(3, k=1).T
+assert close((B + B.T) / 2, G / 2 + np.diag(np.diag(G)) / 2)
+assert close(np.linalg.eigvalsh(band)[0], 1 - 2 ** 0.5)
+# A table of offsets with a window commutes with shifts, except at the start; added positions do
+# not (D30).
+local = lambda q: attention(q, q, q, mask=window(N, 3),
+                            log_factor=relative(q, offset_table(table, N, N)))
+moved = lambda q: np.roll(q, 2, axis=0)
+assert close(local(moved(q))[4:], moved(local(q))[4:])
+assert not close(local(moved(q) + t @ W_q)[4:], moved(local(q + t @ W_q))[4:], 0.1)
+# The published relative shift, a zero before each row and the rows cut anew, is right for the keys
+# up to the query's own and arbitrary beyond, where a mask must hide it (D23).
+cut = np.hstack([np.zeros((N, 1)), absolute(q, R[:N])]).reshape(N + 1, N)[1:]
+assert close(cut[causal(N)], offset[causal(N)]) and not close(cut, offset, 0.1)
+# At its left end a line is overestimated by a mean of points to the right; a weighted straight
+# line is exact (D38). Its weights may be negative, 0 = 2 * 1 - 1 * 2: no smoother (D39).
+line, root = 2 * grid + 1, np.exp(-25 * grid[:, 0] ** 2)        # polyfit squares its weights
+assert attention([[0.0]], grid, line, kernel="rbf", gamma=50)[0, 0] > 1.1
+assert close(np.polyfit(grid[:, 0], line[:, 0], 1, w=root)[1], 1)
+assert close(np.linalg.solve([[1, 2], [1, 1]], [0, 1]), [2, -1])
+# An average of H heads has the squared error bias^2 + variance / H + (1 - 1 / H) covariance
+# (S.38): two equal heads gain nothing, two opposite ones keep nothing but the bias, here 0.3.
+e, g = np.array([1, 1, -1, -1]), np.array([1, -1, 1, -1])       # variance 1, covariance 0
+for other, covariance in ((e, 1), (g, 0), (-e, -1)):
+    error = np.mean((0.3 + (e + other) / 2) ** 2)
+    assert close(error, 0.3 ** 2 + 1 / 2 + (1 - 1 / 2) * covariance)
 # %% [markdown]
 # ## Exercises
 # `check = runpy.run_path(str(HERE / "solutions" / "07_attention_is_a_kernel_smoother.py"))` (after
 # `import runpy`) loads the checks; `check["check_7_1"](rbf_as_exponential)` runs one.
 #
 # - **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
-# - **E7.2** (about 6 lines) $H$ heads that are *averaged* have the squared error bias² + (mean
-#   variance)$/H$ + $(1 - 1/H)$ (mean covariance) (S.38): these three terms, from their outputs.
+# - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, with their
+#   mean variance and the mean covariance of their pairs, from their outputs.
 # - **E7.3** (about 7 lines) Causal attention with features, by a running state.
 # - **E7.4** (about 6 lines) Predict, then run: all filters of $n$ tokens that keep equivariance.
 

@@ -49,7 +49,9 @@ assert gap < 1e-12 * sigma[0]                       # sums of 64 products
 # **This does not make trained weights singular vectors.** With $\Psi$ of full column rank *any*
 # $W_e$ has values $H = (\Psi^\dagger)^\top W_e$ with $E = KH$. Random weights have them; they are
 # not orthogonal, and no $\sigma$ comes out. Only the stationarity conditions make $H$ the KSVD: the
-# loss $J$ (K.28) is 0, with gradient 0, at the solution (K.22).
+# loss $J$ (K.28) is 0, with gradient 0, at the solution (K.22). And one $W$ cannot be the solution
+# of two sequences: $1/\Lambda$ would have to be singular values of both kernels. Where the spectra
+# differ, only $W = 0$ is stationary for each (V31, V37). Let another head stand for the other one:
 # %%
 W_any = rng.standard_normal((1, 32, s)) / 6
 values = np.linalg.pinv(Psi).T @ W_any[0]
@@ -61,6 +63,12 @@ J = attention.paper_loss(fitted, solution)[0]
 slope = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, Phi, Psi)
 print(f"J = {J:.0e}, its largest derivative {np.abs(slope).max():.0e}, trace {sigma.sum():.1f}")
 assert abs(J) < 1e-12 * sigma.sum() and np.abs(slope).max() < 1e-12 * sigma[0]
+two, I = features.cosine(heads.Q[4, 5], heads.K[4, 5]), np.eye(32)
+slope = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, *two)
+assert np.abs(slope).max() > 0.1                    # V31
+free = [64 - np.linalg.matrix_rank(np.block([[A.T @ A / sigma[0], -I], [-I, B.T @ B / sigma[0]]]))
+        for A, B in ((Phi, Psi), two)]              # stationary (w_e, w_r) for Lambda = 1 / sigma_1
+assert free == [1, 0]                               # V37: none is left for the other
 # %% [markdown]
 # ## 2. Weights that depend on the data
 # In most of the paper's experiments the layer has $F^\top W_e$ in place of $W_e$, with $F = f(X)$:
@@ -72,6 +80,8 @@ X = rng.standard_normal((4, N, H * p))
 W_q, W_k = rng.uniform(-1, 1, (2, H * p, H * p)) / (H * p) ** 0.5
 split = lambda Y: smoother.split_heads(Y, H)                            # (4, H, N, p)
 queries, keys, F = split(X @ W_q), split(X @ W_k), split(attention.even_rows(X, n))
+assert np.all(attention.even_rows(X, n)[:, [0, -1]] == X[:, [0, -1]])      # the first, the last,
+assert np.all(attention.even_rows(X, 30) == X[:, np.arange(30) * 59 // 29])             # K.29
 weights = attention.published_init(rng, H, n, s, p)
 output, scores = attention.primal_attention(queries, keys, weights, F=F)       # (4, H, N, p)
 # %% [markdown]
@@ -165,12 +175,12 @@ row("2 sum or mean", "sigma = 1 / Lambda", "sigma = N / Lambda^2",
     f"code's J at these: {J_at[0]:.1f}, {J_at[1]:.0e}")
 assert abs(J_at[1]) < 1e-12 * sigma.sum() < abs(J_at[0])
 as_paper = weights._replace(Lambda=attention.paper_lambda(weights.Lambda, N))
-gap = np.abs(attention.paper_loss(scores, as_paper).mean(axis=-1) - J_code).max()
+gap = np.abs(attention.paper_loss(scores, as_paper).mean(axis=-1) - J_code).max()      # V39
 row("1 and 2 undone", "J at Lambda^2 / N", "J", f"equal to {gap:.0e}")
 J_h = np.array([9.809, -9.809])
 cancel, each = attention.square_of_mean(J_h), attention.mean_of_squares(J_h)
 row("3 heads", "J: mean of heads", "so; LRA, CV: of the batch too",
-    f"at +-9.809: J^2 = {cancel:.0f}, each {each:.1f}")
+    f"at +-9.809: J^2 = {cancel:.0f}, each {each:.1f} (V7)")
 turned = attention.published_loss(scores, weights._replace(Lambda=-weights.Lambda))
 row("4 Lambda > 0", "required", "free", f"sign flipped: {np.abs(turned - J_code).max():.0f} away")
 W, W_X = weights[:2], [F[0, 0].T @ W[0] for W in weights[:2]]
