@@ -181,13 +181,13 @@ times = np.array(took["solving"]) / took["copying"]
 assert times.min() > 1.5 and times[-1] < 8 * times[0]                   # the operations: 16 times
 figure, ax = plt.subplots(figsize=(7, 2.8))
 for marker, (name, values) in zip("os", took.items()):
-    ax.loglog(sizes, values, marker + "-", label=name)
+    ax.loglog(sizes, values, marker + "-")
+    ax.annotate(name, (sizes[0], values[0]), xytext=(0, -16), textcoords="offset points")
 ax.set_xticks(sizes, sizes)
 ax.minorticks_off()
 low, high = np.log10(np.min(took["copying"])), np.log10(np.max(took["solving"]))
 ax.set(xlabel="p, features", ylabel="ns per number",
-       ylim=(10 ** np.floor(low), 10 ** np.ceil(high)))                 # whole decades
-ax.legend(loc="upper left")
+       ylim=(10 ** np.floor(low - 0.3), 10 ** np.ceil(high)))           # whole decades
 plt.show()
 # %% [markdown]
 # *See*: solving costs several copies at any $p$. The operations for each number grow 16-fold, but
