@@ -44,8 +44,8 @@ assert np.abs(Phi @ Psi.T - K).max() < 1e-13
 # Chen et al. write "maximise"; $J$ has no maximum (lesson 05), and what is meant is a
 # **stationary** point. With multipliers $H_e$ $(N, s)$, $H_r$ $(M, s)$ for the two constraints,
 # the Lagrangian (K.11) is
-# $$\mathcal L = J - \operatorname{tr}\big(H_e^\top (E - \Phi W_e)\big)
-#   - \operatorname{tr}\big(H_r^\top (R - \Psi W_r)\big).$$
+# $$\mathcal L = J - \operatorname{tr}\big(H_e^\top (E - \Phi W_e)\big) -
+#   \operatorname{tr}\big(H_r^\top (R - \Psi W_r)\big).$$
 # Where both constraints hold it is $J$, whatever the multipliers are.
 # %%
 def lagrangian(W_e, W_r, E, R, H_e, H_r, Lambda):

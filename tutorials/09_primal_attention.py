@@ -141,8 +141,8 @@ plt.show()
 #
 # ## 4. The loss at the start
 # The published loss (K.31) averages over heads $h$ and tokens, and weights by $\Lambda^2$:
-# $$J_b = \tfrac12\,\mathrm{mean}\,\|\Lambda_h e\|^2 + \tfrac12\,\mathrm{mean}\,\|\Lambda_h r\|^2
-#   - \mathrm{mean}_h\,\mathrm{tr}(W_{e,h}^\top W_{r,h}).$$
+# $$J_b = \tfrac12\,\mathrm{mean}\,\|\Lambda_h e\|^2 + \tfrac12\,\mathrm{mean}\,\|\Lambda_h r\|^2 -
+#   \mathrm{mean}_h\,\mathrm{tr}(W_{e,h}^\top W_{r,h}).$$
 # At the start, for input of variance 1, $F\varphi$ has $n$ entries of variance 1 ($\varphi$ has
 # length 1). $W_e$ has norm 1, so its $ns$ entries have variance $1/(ns)$ and each score $1/s$.
 # $\Lambda$ is uniform in $(0, 1)$: $\lambda^2$ is $1/3$ in the mean, $\|\Lambda e\|^2$ is
