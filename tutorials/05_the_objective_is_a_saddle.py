@@ -98,7 +98,7 @@ assert close(w, also_w) and close(Phi @ (Phi.T @ alpha), alpha * eigenvalues)
 # The Hessian tells its kind, for each component
 # $$\nabla^2J = \begin{bmatrix}\lambda\Phi^\top\Phi & -I\\ -I & \lambda\Psi^\top\Psi\end{bmatrix}.$$
 # With $\Phi, \Psi$ of full column rank, eliminating the first block leaves $p$ positive directions
-# and the signs of $\lambda^2\sigma_l^2 - 1$. At $\lambda = 1/\sigma_k$, if all $\sigma$ are distinct,
+# and the signs of $\lambda^2\sigma_l^2 - 1$. At $\lambda = 1/\sigma_k$, all $\sigma$ distinct,
 # $p+k-1$ directions are positive, 1 zero, $p-k$ negative, the *inertia* (V9): a saddle, for $k = p$
 # a flat minimum, **never a maximum**. Another sequence's $\lambda$ leaves only $W = 0$ (V37).
 # %%
