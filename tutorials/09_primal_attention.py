@@ -49,9 +49,9 @@ assert gap < 1e-12 * sigma[0]                       # sums of 64 products
 # **This does not make trained weights singular vectors.** With $\Psi$ of full column rank *any*
 # $W_e$ has values $H = (\Psi^\dagger)^\top W_e$ with $E = KH$. Random weights have them; they are
 # not orthogonal, and no $\sigma$ comes out. Only the stationarity conditions make $H$ the KSVD: the
-# loss $J$ (K.28) is 0, with gradient 0, at the solution (K.22). And one $W$ cannot be the solution
-# of two sequences: $1/\Lambda$ would have to be singular values of both kernels. Where the spectra
-# differ, only $W = 0$ is stationary for each (V31, V37). Let another head stand for the other one:
+# loss $J$ (K.28) is 0, with gradient 0, at the solution (K.22). And the solution of one sequence is
+# not stationary for another (V31): where the spectra differ, only $W = 0$ is so for both (V37;
+# question 2 asks why). Let another head stand for the other sequence:
 # %%
 W_any = rng.standard_normal((1, 32, s)) / 6
 values = np.linalg.pinv(Psi).T @ W_any[0]
