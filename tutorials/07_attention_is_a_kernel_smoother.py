@@ -315,9 +315,12 @@ def equivariant_filters(n):
 
 
 # %% [markdown]
-# **Questions.** (1) A mask multiplies $\kappa$. What goes wrong if it multiplies the logits? (2)
-# Why is a logit of $-10^9$ not the same as hiding a key? (3) If $G$ is PSD, $G_{i,i-1}^2 \le
-# G_{ii}G_{i-1,i-1}$. If every row prefers the previous place to its own, what does the diagonal do?
+# Three questions without code.
+#
+# 1. A mask multiplies $\kappa$. What goes wrong if it multiplies the logits?
+# 2. Why is a logit of $-10^9$ not the same as hiding a key?
+# 3. If $G$ is PSD, $G_{i,i-1}^2 \le G_{ii}G_{i-1,i-1}$. If every row prefers the previous place to
+#    its own, what does the diagonal do?
 #
 # *Where this is used.* Lessons 08 (KSVD of these maps), 09 (Primal-Attention), 11 (ablations).
 #
