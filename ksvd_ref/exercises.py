@@ -94,6 +94,32 @@ def demonstrate(scope):
             print(f"      refused: {refusal(check, function)}")
 
 
+def check(exercise, function):
+    """Print what the check of one exercise says of a function of yours.
+
+    Parameters
+    ----------
+    exercise : str
+        Its number, such as "4.1".
+    function : callable
+
+    Raises
+    ------
+    ValueError
+        If there is no such exercise.
+
+    Examples
+    --------
+    >>> check("4.1", lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))
+    E4.1  right
+    """
+    tasks = wanted()
+    if exercise not in tasks:
+        raise ValueError(f"one of the exercises {', '.join(tasks)} expected, got {exercise}")
+    scope = runpy.run_path(str(tasks[exercise][0]))
+    print(f"E{exercise}  {mark(scope[checker(exercise)], function).message}")
+
+
 def checker(exercise):
     """The name of the check of an exercise.
 
@@ -133,10 +159,12 @@ def wanted(lesson=None):
     ValueError
         If there are no solutions beside the package, or none to this lesson.
     """
-    found = {exercise: (path, name) for path in sorted(TUTORIALS.glob("solutions/[0-9]*.py"))
+    folder = TUTORIALS if TUTORIALS.is_dir() else Path.cwd()        # in a folder of notebooks
+    found = {exercise: (path, name) for path in sorted(folder.glob("solutions/[0-9]*.py"))
              for exercise, name in names(path.read_bytes()).items()}
     if not found:
-        raise ValueError(f"a clone of the repository expected, no lessons found at {TUTORIALS}")
+        raise ValueError("a clone of the repository or a folder of its notebooks expected, no "
+                         f"solutions found in {folder}")
     some = {exercise: task for exercise, task in found.items()
             if lesson in (None, int(exercise.split(".")[0]))}
     if not some:

@@ -6,7 +6,8 @@
 # **You will learn.** Why an asymmetric matrix needs two vectors per component, which equations tie
 # them together, what their signs may do, and what symmetrising throws away.
 #
-# **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes, 20 for exercises.
+# **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes,
+# and 20 more for the exercises.
 # %%
 from pathlib import Path
 
@@ -214,9 +215,8 @@ plt.show()
 # output neurons part as senders only, and symmetrising mixes them again.
 #
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "01_two_coupled_eigenproblems.py"))`
-# and call, for example, `check["check_1_1"](left_partners)`.
+# With `from ksvd_ref import exercises`, `exercises.check("1.1", left_partners)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
 # - **E1.2** (about 2 lines) Predict: how many eigenvalues of the block matrix are > 0, 0, < 0?

@@ -6,7 +6,7 @@
 # **You will learn.** What a kernel matrix must satisfy if it need not be symmetric (nothing), and
 # what asymmetry, finite features, row normalisation and centring do to the singular values.
 #
-# **You need.** Lesson 01; 50 minutes, 20 for exercises.
+# **You need.** Lesson 01; 50 minutes, and 20 more for the exercises.
 # %%
 from pathlib import Path
 
@@ -231,9 +231,8 @@ plt.show()
 # singular value, the second was 10.39.
 #
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "02_asymmetric_kernels.py"))`
-# and call, for example, `check["check_2_1"](predicted_rank)`.
+# With `from ksvd_ref import exercises`, `exercises.check("2.1", predicted_rank)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E2.1** (about 5 lines) Predict, then run: the rank of a kernel matrix of N and M random points
 #   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above.

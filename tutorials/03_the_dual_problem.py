@@ -6,7 +6,8 @@
 # **You will learn.** Why singular vectors *are* the multipliers of a projection problem; which
 # freedoms of sign, rotation and scale the conditions leave; what rank and repeated values change.
 #
-# **You need.** Lesson 01, Lagrange multipliers; 60 minutes, 20 for exercises.
+# **You need.** Lesson 01, Lagrange multipliers; 60 minutes, and 20 more for the
+# exercises.
 # %%
 from itertools import combinations
 from pathlib import Path
@@ -236,9 +237,8 @@ plt.show()
 # *See:* each grey dot is a solution of K.15; only the lower edge are best approximations.
 #
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "03_the_dual_problem.py"))`
-# and call, for example, `check["check_3_1"](mend_signs)`.
+# With `from ksvd_ref import exercises`, `exercises.check("3.1", mend_signs)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E3.1** (about 2 lines) The columns of $H_r$ have lost their signs. Predict which number tells
 #   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.

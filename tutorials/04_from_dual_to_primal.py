@@ -7,7 +7,7 @@
 # **You will learn.** Why the columns build the weights that score the rows; what the primal costs
 # and when its fast route fails; which parts of a primal solution are arbitrary.
 #
-# **You need.** Lesson 03; 70 minutes, 20 for the exercises.
+# **You need.** Lesson 03; 70 minutes, and 20 more for the exercises.
 # %%
 from pathlib import Path
 
@@ -219,8 +219,8 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # Same kernel, other weights; only the last line is another kernel.
 #
 # ## Exercises
-# `check = runpy.run_path(str(HERE / "solutions" / "04_from_dual_to_primal.py"))` loads the checks
-# (after `import runpy`), and `check["check_4_1"](score_new_row)` runs one.
+# With `from ksvd_ref import exercises`, `exercises.check("4.1", score_new_row)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E4.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
 # - **E4.2** (about 2 lines) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.

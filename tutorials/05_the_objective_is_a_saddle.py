@@ -5,7 +5,8 @@
 #
 # **You will learn.** Why $J$ vanishes at every solution, why that proves little, what does tell.
 #
-# **You need.** Lesson 04, the Hessian of a quadratic form; 60 minutes, 20 for the exercises.
+# **You need.** Lesson 04, the Hessian of a quadratic form; 60 minutes, and 20 more for
+# the exercises.
 # %%
 from itertools import combinations
 from pathlib import Path
@@ -221,8 +222,8 @@ for s, rate in enumerate((sigma[1:] / sigma[:-1]) ** 2, 1):
 # and $J^2$ is cheap and smooth. It is a **regulariser**: $J = 0$ does not make a KSVD.
 #
 # ## Exercises
-# `check = runpy.run_path(str(HERE / "solutions" / "05_the_objective_is_a_saddle.py"))` loads the
-# checks (after `import runpy`), and `check["check_5_1"](zero_factor)` runs one.
+# With `from ksvd_ref import exercises`, `exercises.check("5.1", zero_factor)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E5.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$?
 # - **E5.2** (about 3 lines, a proof by numbers) The inertia at full column rank and any $\lambda$.

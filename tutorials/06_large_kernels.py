@@ -6,7 +6,7 @@
 # **You will learn.** Which of five routes to take, what each costs, and how each fails: loudly,
 # or silently unless somebody looks.
 #
-# **You need.** Lesson 04; 45 minutes, and 20 for the exercises.
+# **You need.** Lesson 04; 45 minutes, and 20 more for the exercises.
 # %%
 import tempfile
 import time
@@ -229,8 +229,8 @@ plt.show()
 # More landmarks in the wrong place do not help; a fair sample follows the best of its rank.
 #
 # ## Exercises
-# `check = runpy.run_path(str(HERE / "solutions" / "06_large_kernels.py"))` loads the checks (after
-# `import runpy`), and `check["check_6_1"](kappa_seen)` runs one.
+# With `from ksvd_ref import exercises`, `exercises.check("6.1", kappa_seen)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E6.1** (about 3 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 #   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.

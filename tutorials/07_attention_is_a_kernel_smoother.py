@@ -6,7 +6,8 @@
 # **You will learn.** What softmax has to do with Nadaraya and Watson, which kernel is no smoother,
 # why symmetric is not positive semi-definite, and where the order of words comes from.
 #
-# **You need.** Lesson 02 and a Transformer seen once; 45 minutes, 25 more for the exercises.
+# **You need.** Lesson 02 and a Transformer seen once; 60 minutes, and 25 more for the
+# exercises.
 # %%
 from pathlib import Path
 
@@ -287,8 +288,8 @@ for other, covariance in ((e, 1), (g, 0), (-e, -1)):
     assert close(error, 0.3 ** 2 + 1 / 2 + (1 - 1 / 2) * covariance)
 # %% [markdown]
 # ## Exercises
-# `check = runpy.run_path(str(HERE / "solutions" / "07_attention_is_a_kernel_smoother.py"))` (after
-# `import runpy`) loads the checks; `check["check_7_1"](rbf_as_exponential)` runs one.
+# With `from ksvd_ref import exercises`, `exercises.check("7.1", rbf_as_exponential)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
 # - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, with their

@@ -8,8 +8,8 @@
 # normalisation; why a query side and a key side are needed; what the best rank-$s$ approximation
 # costs.
 #
-# **You need.** Lessons 01 and 02, and 03 and 05 for one remark each; 40 minutes, 20 more for the
-# exercises.
+# **You need.** Lessons 01 and 02, and 03 and 05 for one remark each; 40 minutes, and 20 more
+# for the exercises.
 # %%
 from pathlib import Path
 
@@ -211,9 +211,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "08_real_attention_is_low_rank.py"))`
-# and call, for example, `check["check_8_1"](components_for)`.
+# With `from ksvd_ref import exercises`, `exercises.check("8.1", components_for)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E8.1** (about 2 lines) The smallest number of components that hold a given share of
 #   $\sum\sigma^2$.

@@ -6,7 +6,7 @@
 # **You will learn.** In which sense the layer is the KSVD and in which it is not; what
 # data-dependent weights can hide; why the loss starts near 1/9.
 #
-# **You need.** Lessons 04, 05 and 07; 60 minutes, 20 more for the exercises.
+# **You need.** Lessons 04, 05 and 07; 60 minutes, and 20 more for the exercises.
 # %%
 import timeit
 import tracemalloc
@@ -226,8 +226,8 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, `check = runpy.run_path(str(HERE / "solutions" / "09_primal_attention.py"))`
-# loads the checks; `check["check_9_1"](layer_of_one_head)` runs one.
+# With `from ksvd_ref import exercises`, `exercises.check("9.1", layer_of_one_head)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E9.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # - **E9.2** (about 1 line) Predict, then run: the singular values that trained weights of the

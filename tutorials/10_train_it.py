@@ -8,7 +8,7 @@
 # model; that the best epochs come within three test series of the paper; and two things that one
 # would expect of the KSVD loss and that do not come out here.
 #
-# **You need.** Lesson 09, 45 minutes, two CPU cores.
+# **You need.** Lesson 09, two CPU cores; 45 minutes, and 20 more for the exercises.
 #
 # The figures show three seeds, kept in `tables/10_vowels.csv`; beside them this lesson trains one
 # seed anew, in about a minute on two idle cores. As a script with `--seeds 3 --epochs 40 --full` it
@@ -219,9 +219,8 @@ assert history[-1][1] > majority + 50
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "10_train_it.py"))`
-# and call, for example, `check["check_10_1"](standardise)`.
+# With `from ksvd_ref import exercises`, `exercises.check("10.1", standardise)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E10.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
 #   for each coefficient, and leave zeros at the padded ones.
@@ -241,9 +240,6 @@ def penalty_of(layers, eta):
 
 def shrink(weights, c):
     raise NotImplementedError("Exercise 10.3: PrimalWeights, by weights._replace(W_e=..., ...)")
-
-
-# check["check_10_1"](standardise), check["check_10_2"](penalty_of), check["check_10_3"](shrink)
 # %% [markdown]
 # Three questions without code.
 #

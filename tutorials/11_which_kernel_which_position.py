@@ -7,7 +7,7 @@
 # position is indispensable and where the mask replaces it; what the symmetry of a kernel costs;
 # how to tell a finding from a seed, and a result from a confounded one.
 #
-# **You need.** Lesson 07, 60 minutes, two CPU cores.
+# **You need.** Lesson 07, two CPU cores; 60 minutes, and 20 more for the exercises.
 #
 # The figures show three seeds, kept in `tables/`; beside them this lesson trains the main models
 # with one seed, in two minutes on two idle cores. As a script with `--seeds 3 --full` it makes the
@@ -243,9 +243,8 @@ for part, one, two, said in (
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "11_which_kernel_which_position.py"))`
-# and call, for example, `check["check_11_1"](greedy)`.
+# With `from ksvd_ref import exercises`, `exercises.check("11.1", greedy)` says whether your answer
+# is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E11.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
 #   times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if
@@ -267,9 +266,6 @@ def alibi(x, z, params, heads):
 
 def one_step(d):
     raise NotImplementedError("Exercise 11.3: a rotation of each pair (sin, cos)")
-
-
-# check["check_11_1"](greedy), check["check_11_2"](alibi), check["check_11_3"](one_step)
 # %% [markdown]
 # Three questions without code.
 #

@@ -7,7 +7,7 @@
 # **You will learn.** How one source serves NumPy, autograd and CuPy; what a library must not do to
 # make that possible; how to compare two answers; what is worth moving, and what is not.
 #
-# **You need.** Lessons 03, 04 and 06, 25 minutes, and as many for the exercises. Section 3 needs an
+# **You need.** Lessons 03, 04 and 06; 30 minutes, and 20 more for the exercises. Section 3 needs an
 # NVIDIA GPU and `pip install "ksvd_ref[cuda13]"`; without them it says so, and all else runs.
 # %%
 import re
@@ -198,9 +198,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# After `import runpy`, load the checks with
-# `check = runpy.run_path(str(HERE / "solutions" / "12_the_same_code_on_a_gpu.py"))`
-# and call, for example, `check["check_12_1"](column_norms)`.
+# With `from ksvd_ref import exercises`, `exercises.check("12.1", column_norms)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E12.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
 #   tries NumPy, autograd and a pretended device.
@@ -221,9 +220,6 @@ def same_answer(one, other, tol):
 
 def ridge(A, c):
     raise NotImplementedError("Exercise 12.3: the identity must be like A, see backend.like")
-
-
-# check["check_12_1"](column_norms), check["check_12_2"](same_answer), check["check_12_3"](ridge)
 # %% [markdown]
 # Three questions without code.
 #
