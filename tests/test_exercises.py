@@ -388,7 +388,21 @@ def test_without_a_clone(command, monkeypatch, tmp_path):
     monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "tutorials")
     status, out, err = command("half.py")
     assert (status, out) == (2, "") and err.count("\n") == 1
-    assert f"a clone of the repository expected, no lessons found at {tmp_path}" in err
+    assert "a clone of the repository or a folder of its notebooks expected, no solutions" in err
+
+
+def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
+    """`exercises.check`, in a clone and in a folder of notebooks of an installed package."""
+    right, stub = lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new), lambda phi_new, H_r, Psi: None
+    for _ in range(2):
+        exercises.check("4.1", right)
+        exercises.check("4.1", stub)
+        out = capsys.readouterr().out.splitlines()
+        assert out[0] == "E4.1  right" and "is there a return statement?" in out[1]
+        with pytest.raises(ValueError, match="one of the exercises 1.1, .* expected, got 4.9"):
+            exercises.check("4.9", right)
+        monkeypatch.chdir(exercises.ROOT / "tutorials")
+        monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "none")
 
 
 def test_help_does_not_load_numpy():

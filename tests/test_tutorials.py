@@ -53,6 +53,12 @@ def test_frame(path):
     for heading in ("**You will do.**", "**You will learn.**", "**You need.**", "minutes",
                     "## Exercises", "Where this is used", "Further reading"):
         assert heading in text, heading
+    space = r"\s(?:# )?"
+    assert re.search("minutes, and \\d+ more for the exercises".replace(" ", space), text)
+    assert 'With `from ksvd_ref import exercises`, `exercises.check("' in text
+    assert "\n# Three questions without code.\n#\n# 1. " in text
+    for formula in re.findall(r"\$\$.*?\$\$", text, re.S):     # a list to Markdown, not a minus
+        assert not re.search(r"\n# {1,3}[-+*] ", formula)
     assert text.count("plt.show()") <= 4 and "assert " in text and "if False" not in text
 
 
