@@ -165,8 +165,10 @@ def execute(path, progress=None):
     step = (lambda cell, cell_index: progress(cell_index + 1, len(notebook.cells))) \
         if progress else None
     with tempfile.TemporaryDirectory() as empty:
-        # this Python's kernel, and no start-up files of the reader's IPython
-        env = {**os.environ, "IPYTHONDIR": empty, "JUPYTER_PREFER_ENV_PATH": "1"}
+        # This Python's kernel, and no start-up files of the reader's IPython. With a thread on every
+        # core BLAS is slower at these sizes, and on a busy machine ten times slower.
+        env = {"OPENBLAS_NUM_THREADS": "1", **os.environ, "IPYTHONDIR": empty,
+               "JUPYTER_PREFER_ENV_PATH": "1"}
         env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
         client = nbclient.NotebookClient(
             notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),

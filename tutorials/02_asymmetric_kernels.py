@@ -97,7 +97,7 @@ print("h_e . h_r, migration as it is:   ", np.round(cosines(moves)[1], 2))
 # ## 3. The rank is the dimension of the features
 # $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions (D31):
 #
-# | kernel | $\kappa(x, z)$ | features |
+# | kernel | formula $\kappa(x, z)$ | features |
 # |---|---|---|
 # | linear (S.7) | $\langle x, z\rangle$ | $d$ |
 # | cosine (K.25) | $\langle x, z\rangle / (\lVert x\rVert \lVert z\rVert)$ | $d$ |

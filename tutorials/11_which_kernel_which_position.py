@@ -219,11 +219,11 @@ for part, one, two, said in (
 # Tsai et al. (EMNLP 2019) compared the same components at full size. Four of their figures we know,
 # from a third party's reading note and not from their text; we quote no other.
 #
-# | | translation, BLEU | here, % exact | language, perplexity | here, bits |
+# | position | translation, BLEU | here, % exact | language, perplexity | here, bits |
 # |---|---|---|---|---|
-# | additive | 33.98 | 97.8 | | 2.82 |
+# | additive | 33.98 | 97.8 | – | 2.82 |
 # | product of symmetric kernels | 34.71 | 97.3 (A, B) | 24.28 | 2.75 |
-# | no position | | | 30.92 | 3.06 |
+# | none | – | – | 30.92 | 3.06 |
 #
 # **What comes out here too.** Exponential and rbf level, polynomial behind, linear much worse (but
 # it does not diverge: gradients are clipped, the normaliser is guarded); symmetric as good as
