@@ -20,10 +20,19 @@ ROOT = course.TUTORIALS.parent
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
 SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
-TYPOGRAPHY = (          # what TeX does and MathML does not: upright capitals, no space at / and ∂
+TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
+    # capitals are upright
     ("<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)", r'<mi mathvariant="normal">\1'),
-    ("<mo>&#x0002F;", '<mo lspace="0" rspace="0">&#x0002F;'),
-    ("<mo>(&#x0220[27];)</mo>", r'<mi mathvariant="normal">\1</mi>'))
+    # no space at a partial derivative, nabla, slash, bar, double bar, nor between tr and (
+    ("<mo>(&#x0220[27];)</mo>", r'<mi mathvariant="normal">\1</mi>'),
+    ("<mo>(?=&#x0002F;)", '<mo lspace="0" rspace="0">'),
+    ("<mo[^>]*>(?=&#x(?:0007C|02016);)", '<mo stretchy="false" lspace="0" rspace="0">'),
+    ("<mo>([a-z]+)</mo>(?=<mo[^>]*>(?:&#x00028;|\\())", r"<mi>\1</mi>"),
+    # a space between log and its argument
+    ("<mi>(log|sin|cos|exp|max|min)</mi>(?=<m[^o])", r'<mi>\1</mi><mspace width="0.167em"/>'),
+    # a minus is a sign after an opening bracket, a comma, a relation
+    ("(<mo[^>]*>(?:&#x000(?:28|2C|3C|3D|3E|5B);|&#x0226[45];|\\()</mo>)<mo>(?=&#x02212;)",
+     r'\1<mo form="prefix">'))
 ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
         "%3Ctext x='2' y='14' font-size='16' fill='%230072B2'%3E%CE%A3%3C/text%3E%3C/svg%3E")
 

@@ -165,8 +165,8 @@ def execute(path, progress=None):
     step = (lambda cell, cell_index: progress(cell_index + 1, len(notebook.cells))) \
         if progress else None
     with tempfile.TemporaryDirectory() as empty:
-        # This Python's kernel, and no start-up files of the reader's IPython. With a thread on every
-        # core BLAS is slower at these sizes, and on a busy machine ten times slower.
+        # This Python's kernel, and no start-up files of the reader's IPython. A thread on each core
+        # makes BLAS slower at these sizes, and ten times slower where the cores are busy.
         env = {"OPENBLAS_NUM_THREADS": "1", **os.environ, "IPYTHONDIR": empty,
                "JUPYTER_PREFER_ENV_PATH": "1"}
         env.pop("MPLBACKEND", None)                                 # the kernel's inline backend

@@ -236,3 +236,18 @@ def test_text_is_escaped_and_formulas_are_mathml(small):
     assert re.search(r'<code><a href="source/primal.html#L-\d+">primal.solve\(Phi, Psi\)</a>', made)
     assert "<msup><mi>K</mi><mo>&#x022A4;</mo></msup>" in made
     assert book.Setter().output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
+
+
+@pytest.mark.parametrize("formula, made", [
+    ("a) - b", "</mo><mo>&#x02212;"), ("(-a)", '</mo><mo form="prefix">&#x02212;'),
+    ("a = -b", '<mo form="prefix">&#x02212;'), ("a^2 - b", "</msup><mo>&#x02212;"),
+    (r"\operatorname{tr}(A)", "<mi>tr</mi><mo"), (r"\max_i a_i", "<mo>max</mo>"),
+    (r"\|x\|", '<mo stretchy="false" lspace="0" rspace="0">&#x02016;</mo><mi>x'),
+    (r"\Phi", '<mi mathvariant="normal">&#x003A6;'), (r"\varphi", "<mi>&#x003C6;"),
+    (r"a/b", '<mo lspace="0" rspace="0">&#x0002F;'),
+    (r"\log p", '<mi>log</mi><mspace width="0.167em"/><mi>p'), (r"\exp(x)", "<mi>exp</mi><mo"),
+    (r"\begin{matrix}a\\b\end{matrix}", "<mtr><mtd><mi>a</mi></mtd></mtr><mtr><mtd><mi>b"),
+])
+def test_typography(formula, made):
+    """A minus after a bracket is a sign, after one that closes a difference; and so on."""
+    assert made in book.Setter().prose(f"${formula}$")
