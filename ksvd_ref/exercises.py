@@ -2,7 +2,8 @@
 
 A file in `tutorials/solutions` defines `check_4_1(function)`, which raises an AssertionError or a
 ValueError that says what is wrong, and `ANSWERS`: exercise -> the solution, then wrong answers.
-The name of the solution is the one that a student's function must have.
+The name of the solution is the one that a student's function must have. What a function returned is
+looked at by `numbers`, `parts` and `compare`.
 
 A student's code may do anything: each function runs in a process of its own, `_child`, which leaves
 what it found in a file of its own, for what the process prints is the student's.
@@ -36,6 +37,126 @@ class Mark(NamedTuple):
     """The outcome of one exercise."""
     points: int | None      # 1, 0, or None where nothing was attempted
     message: str
+
+
+def numbers(got, shape, name):
+    """What a function returned, as an array of this shape and of finite real numbers.
+
+    Parameters
+    ----------
+    got : anything
+    shape : tuple of int, or None
+        None for any.
+    name : str
+        What it is, in the message.
+
+    Returns
+    -------
+    ndarray
+        Of the dtype that came.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> numbers([1, 2], (2,), "sigma")
+    array([1, 2])
+    >>> numbers([1, 2], (), "sigma_1")
+    Traceback (most recent call last):
+    ValueError: sigma_1: one finite real number expected, got shape (2,)
+    """
+    import numpy as np
+    try:
+        array = np.asarray(got)
+    except (TypeError, ValueError, RuntimeError):   # a ragged list, or an array of another device
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        came = _line(got, repr, 60)
+    elif shape not in (None, array.shape):
+        came = f"shape {array.shape}" if array.shape else "one number"
+    elif not np.isfinite(array).all():
+        came = "NaN or infinity"
+    else:
+        return array
+    wanted = "one finite real number" if shape == () else "finite real numbers"
+    wanted += f" of shape {shape}" if shape else ""
+    raise ValueError(f"{name}: {wanted} expected, got {came}")
+
+
+def parts(got, names):
+    """What a function returned, as a tuple with one thing for each name.
+
+    Parameters
+    ----------
+    got : anything
+        A tuple, a list or the rows of an array.
+    names : sequence of str
+
+    Returns
+    -------
+    tuple
+
+    Raises
+    ------
+    ValueError
+        If it is anything else, or of another length.
+
+    Examples
+    --------
+    >>> parts([1.0, 2.0], ("W_e", "W_r"))
+    (1.0, 2.0)
+    >>> parts(1.0, ("W_e", "W_r"))
+    Traceback (most recent call last):
+    ValueError: 2 parts expected (W_e, W_r), got 1.0
+    """
+    many = isinstance(got, (tuple, list)) or getattr(got, "ndim", 0)
+    if not many or len(got) != len(names):
+        raise ValueError(f"{len(names)} parts expected ({', '.join(names)}), got {_described(got)}")
+    return tuple(got)
+
+
+def compare(got, want, name, wrong=()):
+    """What a function returned is what is wanted, up to rounding; or which mistake is it?
+
+    Parameters
+    ----------
+    got : anything
+    want : array_like
+    name : str
+        What it is, in the messages.
+    wrong : sequence of (array_like, str)
+        What the mistakes return, and what to say of them.
+
+    Raises
+    ------
+    ValueError
+        If it is no array of finite real numbers of the wanted shape.
+    AssertionError
+        If it is one of the mistakes, or anything else.
+
+    Examples
+    --------
+    >>> compare(9.0, 3.0, "kappa", [(9.0, "this is its square")])
+    Traceback (most recent call last):
+    AssertionError: kappa: this is its square
+    >>> compare(4.0, 3.0, "kappa", [(9.0, "this is its square")])
+    Traceback (most recent call last):
+    AssertionError: kappa: 3 expected, got 4
+    """
+    import numpy as np
+    got = numbers(got, np.shape(want), name)
+    same = lambda other: (np.shape(other) == got.shape
+                          and np.allclose(got, other, rtol=1e-9, atol=1e-10))
+    if same(want):
+        return
+    for other, reason in wrong:
+        if same(other):
+            raise AssertionError(f"{name}: {reason}")
+    raise AssertionError(f"{name}: off by {np.abs(got - want).max():.2g}" if got.shape
+                         else f"{name}: {want:.6g} expected, got {got:.6g}")
 
 
 def refusal(check, function):
@@ -270,7 +391,8 @@ def mark(check, function, files=()):
     except BaseException as error:                  # SystemExit too
         codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
         inside = watched.__code__ in codes or any(code.co_filename in files for code in codes)
-        by_check = not inside or codes[-1].co_filename == check.__code__.co_filename
+        by_check = not inside or codes[-1] is not watched.__code__ and (
+            codes[-1].co_filename in (check.__code__.co_filename, numbers.__code__.co_filename))
         if isinstance(error, NotImplementedError) and inside:
             return Mark(None, "not attempted")
         if isinstance(error, (AssertionError, ValueError)) and by_check:
@@ -287,13 +409,13 @@ def mark(check, function, files=()):
     return Mark(1, "right")
 
 
-def _line(value, to=str):
+def _line(value, to=str, most=300):
     """Text in one line that any terminal can show."""
     try:
         text = " ".join(to(value).split())
     except Exception:                               # the student's own __str__ or __repr__
         text = f"a {type(value).__name__}"
-    text = text if len(text) <= 300 else text[:300] + " ..."
+    text = text if len(text) <= most else text[:most] + " ..."
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

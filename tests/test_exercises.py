@@ -53,6 +53,72 @@ def test_the_check_accepts_the_solution_and_refuses_the_wrong_answers(exercise):
     assert len(messages) >= 2 and all(messages)
 
 
+class Unprintable:
+    def __repr__(self):
+        raise KeyError
+
+
+@pytest.mark.parametrize("got, shape, came", [
+    (None, (2,), "None"), ("4", (), "'4'"), (1j, (), "1j"), (Unprintable(), (), "a Unprintable"),
+    ([[1.0], [1.0, 2.0]], (2,), "[[1.0], [1.0, 2.0]]"), ([None, 1.0], (2,), "[None, 1.0]"),
+    ([1, 2], (), "shape (2,)"), ([1, 2], (2, 1), "shape (2,)"), (1, (2,), "one number"),
+    ([1.0, np.inf], (2,), "NaN or infinity"), ([1.0, np.nan], None, "NaN or infinity"),
+    (["x" * 99], (1,), "['" + 58 * "x" + " ...")])
+def test_what_is_no_array_of_numbers_is_told(got, shape, came):
+    wanted = {None: "finite real numbers", (): "one finite real number"}.get(
+        shape, f"finite real numbers of shape {shape}")
+    with pytest.raises(ValueError) as told:
+        exercises.numbers(got, shape, "E")
+    assert str(told.value) == f"E: {wanted} expected, got {came}"
+
+
+def test_numbers_keep_their_kind():
+    for got in (True, 3, [1, 2], np.float32(0.5), np.ones((2, 0, 3), "int8")):
+        array = exercises.numbers(got, np.shape(got), "E")
+        assert array.dtype == np.asarray(got).dtype and array.tolist() == np.asarray(got).tolist()
+        np.testing.assert_array_equal(exercises.numbers(got, None, "E"), array)
+
+
+@pytest.mark.parametrize("got, came", [
+    (None, "None"), (3.0, "3.0"), ("ab", "'ab'"), ({1: 2, 3: 4}, "{1: 2, 3: 4}"),
+    ([], "a list of 0"), ((1, 2, 3), "a tuple of 3"), (np.ones((3, 2)), "an array of shape (3, 2)"),
+    (np.ones(()), "an array of shape ()")])
+def test_what_has_other_parts_is_told(got, came):
+    with pytest.raises(ValueError) as told:
+        exercises.parts(got, ["E", "R"])
+    assert str(told.value) == f"2 parts expected (E, R), got {came}"
+
+
+def test_parts_of_a_list_and_of_an_array():
+    assert exercises.parts([None, "x"], "ER") == (None, "x")
+    assert [row.tolist() for row in exercises.parts(np.eye(2), "ER")] == [[1, 0], [0, 1]]
+
+
+def test_compare_knows_a_mistake_by_its_values_and_shape():
+    want, wrong = np.array([1.0, 2.0]), [(5.0, "one"), ([5.0, 5.0], "fives"), ([5.0, 5.0], "last")]
+    exercises.compare([1, 2 + 1e-12], want, "E", wrong)
+    for got, message in (([5, 5], "E: fives"), ([1, 2.5], "E: off by 0.5"), (5.0, "E: finite real "
+                         "numbers of shape (2,) expected, got one number")):
+        with pytest.raises((AssertionError, ValueError)) as told:
+            exercises.compare(got, want, "E", wrong)
+        assert str(told.value) == message
+
+
+@pytest.mark.parametrize("look, message", [
+    (lambda x: exercises.numbers(x, (), "x"), "x: one finite real number expected, got '4'"),
+    (lambda x: exercises.parts(x, ["x"]), "1 parts expected (x), got '4'"),
+    (lambda x: exercises.compare(x, 4, "x"), "x: one finite real number expected, got '4'"),
+    (lambda x: exercises.compare(4, 2, "x", [(4, "a square")]), "x: a square")])
+def test_in_a_callback_too_the_message_is_that_of_the_check(look, message):
+    assert exercises.mark(lambda function: function(look), lambda callback: callback("4")) == (
+        0, message)
+
+
+def test_an_error_of_a_function_in_c_is_not_that_of_the_check():
+    assert exercises.mark(lambda function: function("x"), float) == (
+        0, "your function raised ValueError: could not convert string to float: 'x'")
+
+
 def hollow(value):
     """The same container, with NaN for every number."""
     if isinstance(value, (tuple, list)):
@@ -75,12 +141,15 @@ def test_the_check_has_a_message_for_nothing_and_for_nan(exercise):
 
 SOLUTIONS = """
 import time
+from ksvd_ref.exercises import numbers
 def check(function):
     got = function(2)
     assert not got < 4, f"twice 2 is 4, got {got}"
     assert not got > 4
 def check_callback(function):
     def only_integers(x):
+        if isinstance(x, str):
+            numbers(x, (), "x")
         if x != int(x):
             raise ValueError(f"an integer expected, got {x}")
         return x
@@ -148,6 +217,7 @@ def stub(x): raise NotImplementedError("Exercise 1.1: write it")
 a_number = 4.0
 def callback(f): return f(4) + 0 * f(0.5)
 def bad_callback(f): return f(None)
+def text_callback(f): return f("4")
 '''
 EXPECTED = {
     "right": (1, "right"), "also_right": (1, "right"), "wrong": (0, "twice 2 is 4, got 2"),
@@ -175,6 +245,7 @@ EXPECTED = {
     "a_number": (0, "a function expected, found 4.0"), "absent": (None, "not attempted"),
     "callback": (0, "an integer expected, got 0.5"),
     "bad_callback": (0, "your function raised TypeError: int() argument must be"),
+    "text_callback": (0, "x: one finite real number expected, got '4'"),
 }
 
 
@@ -394,6 +465,7 @@ def test_without_a_clone(command, monkeypatch, tmp_path):
 def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
     """`exercises.check`, in a clone and in a folder of notebooks of an installed package."""
     right, stub = lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new), lambda phi_new, H_r, Psi: None
+    monkeypatch.setattr(exercises, "TUTORIALS", exercises.ROOT / "tutorials")
     for _ in range(2):
         exercises.check("4.1", right)
         exercises.check("4.1", stub)

@@ -5,6 +5,7 @@
 import numpy as np
 
 from ksvd_ref import datasets, exercises
+from ksvd_ref.exercises import numbers, parts
 
 
 def matrices():
@@ -13,30 +14,6 @@ def matrices():
     return {"2 x 2": np.array([[3.0, 0.0], [4.0, 5.0]]), "negative 1 x 1": np.array([[-2.0]]),
             "wide": rng.standard_normal((3, 7)), "tall, rank 2": deficient,
             "migration": datasets.canada_migration().A}
-
-
-def numbers(got, shape, name):
-    """The answer as an array of finite numbers of this shape, or an error that says what came."""
-    try:
-        array = np.asarray(got)
-    except ValueError:                              # rows of different length
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        came = " ".join(repr(got).split())
-        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} has an entry that is NaN or infinite")
-    return array
-
-
-def pair(got, names):
-    """The two parts of an answer."""
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        came = " ".join(repr(got).split())
-        raise ValueError(f"return the two arrays {names}, got {came:.60}")
-    return got
 
 
 # %% [markdown]
@@ -119,8 +96,10 @@ def check_1_3(function):
         N, M = K.shape
         U, sigma, Vt = np.linalg.svd(K)
         h = Vt.T @ np.ones(M)                                   # every component, equally strong
-        got = pair(function(K, h, 300), "h_e, h_r")
-        if N != M and [np.shape(x) for x in got] == [(M,), (N,)]:
+        names = "h_e", "h_r"
+        got = [numbers(x, None, f"{name}: {side}")
+               for side, x in zip(names, parts(function(K, h, 300), names))]
+        if N != M and [x.shape for x in got] == [(M,), (N,)]:
             raise ValueError(f"{name}: the first part is h_e, one weight per row, and the second "
                              "h_r; they came exchanged")
         h_e, h_r = numbers(got[0], (N,), f"{name}: h_e"), numbers(got[1], (M,), f"{name}: h_r")
@@ -138,7 +117,8 @@ def check_1_3(function):
             raise AssertionError(f"{name}: the signs of h_e and h_r are opposed")
         for steps in (1, 3):
             want = np.linalg.matrix_power(K.T @ K, steps) @ h
-            early = numbers(pair(function(K, h, steps), "h_e, h_r")[1], (M,), f"{name}: h_r")
+            early = parts(function(K, h, steps), names)[1]
+            early = numbers(early, (M,), f"{name}: h_r")
             gap = np.abs(early - want / np.linalg.norm(want)).max()
             if gap > 1e-9:
                 raise AssertionError(f"{name}: after {steps} rounds h_r is not (K^T K)^{steps} h "

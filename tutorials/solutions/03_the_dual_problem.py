@@ -5,6 +5,7 @@
 import numpy as np
 
 from ksvd_ref import dual, exercises
+from ksvd_ref.exercises import numbers, parts
 
 
 def matrices():
@@ -12,30 +13,6 @@ def matrices():
     rng = np.random.default_rng(31)
     for N, M, r in ((9, 7, 4), (6, 8, 3), (5, 5, 5)):
         yield rng.standard_normal((N, r)), rng.standard_normal((M, r))
-
-
-def numbers(got, shape, name):
-    """The answer as an array of finite numbers of this shape, or an error that says what came."""
-    try:
-        array = np.asarray(got)
-    except ValueError:                              # rows of different length
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        came = " ".join(repr(got).split())
-        raise ValueError(f"{name} must be real numbers of shape {shape}, got {came:.60}")
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} has an entry that is NaN or infinite")
-    return array
-
-
-def pair(got, names):
-    """The two parts of an answer."""
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        came = " ".join(repr(got).split())
-        raise ValueError(f"return the two arrays {names}, got {came:.60}")
-    return got
 
 
 # %% [markdown]
@@ -80,8 +57,9 @@ def check_3_2(function):
         K = Phi @ Psi.T
         H_e, sigma, H_r = dual.solve(K)
         shape, tolerance = (Phi.shape[1], len(sigma)), 1e-9 * sigma[0]
+        names = "W_e", "W_r"
         W_e, W_r = (numbers(W, shape, name)
-                    for W, name in zip(pair(function(Phi, Psi), "W_e, W_r"), ("W_e", "W_r")))
+                    for W, name in zip(parts(function(Phi, Psi), names), names))
         product = lambda E, R, power: np.abs(E @ R.T - H_e * sigma ** power @ H_r.T).max()
         solves = lambda E, R: max(np.abs(K @ R - E * sigma).max(),
                                   np.abs(K.T @ E - R * sigma).max()) < tolerance * sigma[0]

@@ -5,6 +5,7 @@
 import numpy as np
 
 from ksvd_ref import dual, exercises, primal
+from ksvd_ref.exercises import numbers, parts
 
 
 def pairs():
@@ -12,22 +13,6 @@ def pairs():
     rng = np.random.default_rng(41)
     for N, M, p in ((9, 7, 4), (6, 8, 3), (5, 5, 5)):
         yield rng.standard_normal((N, p)), rng.standard_normal((M, p))
-
-
-def numbers(got, name, shape=None):
-    """What a function returned, as an array of real numbers; or what came instead."""
-    try:
-        array = np.asarray(got)
-    except ValueError:                                                  # lists of unequal length
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
-        came = f"array of {got.dtype}" if isinstance(got, np.ndarray) else type(got).__name__
-        raise ValueError(f"{name}: real numbers expected, got {came}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name}: shape {shape} expected, got {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
-    return array
 
 
 same = lambda A, B: np.shape(A) == np.shape(B) and np.allclose(A, B, rtol=1e-9, atol=1e-9)
@@ -49,7 +34,7 @@ def check_4_1(function):
         for phi in (rng.standard_normal(Phi.shape[1]), Phi[0]):
             kernel = np.array([np.sum(phi * psi) for psi in Psi])       # one evaluation per column
             want = np.array([np.sum(kernel * H_r[:, l]) for l in range(s)])
-            got = numbers(function(phi, H_r, Psi), "the score")
+            got = numbers(function(phi, H_r, Psi), None, "the score")
             for other, text in (
                     (kernel, "these are the kernel values of the new row; H_r is still missing"),
                     (kernel @ Psi, "the kernel values are combined with Psi, not with H_r"),
@@ -58,7 +43,7 @@ def check_4_1(function):
                     (-want, "the score has the opposite sign")):
                 if same(got, other):
                     raise AssertionError(text)
-            got = numbers(got, "the score", (s,))
+            got = numbers(got, (s,), "the score")
             if not same(got, want):
                 raise AssertionError("the score differs from sum_j h_rj kappa(x, z_j) by "
                                      f"{np.abs(got - want).max():.1e}")
@@ -80,14 +65,12 @@ def check_4_2(function):
         found = dual.solve(Phi @ Psi.T)
         before = primal.from_dual(found, Phi, Psi)
         after = primal.from_dual(found, Phi @ T, Psi @ np.linalg.inv(T).T)
-        got = function(before.W_e, before.W_r, T)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise ValueError(f"two arrays, W_e and W_r, expected, got {type(got).__name__}")
+        got = parts(function(before.W_e, before.W_r, T), ("W_e", "W_r"))
         turns = {"T": T, "T^T": T.T, "the identity": np.eye(p), "T^-1": np.linalg.inv(T),
                  "T^-T": np.linalg.inv(T).T}
         for name, W, want, right in (("W_e", got[0], after.W_e, "T^-1"),
                                      ("W_r", got[1], after.W_r, "T^T")):
-            W = numbers(W, name, want.shape)
+            W = numbers(W, want.shape, name)
             if same(W, want):
                 continue
             for side, old in zip(("W_e", "W_r"), (before.W_e, before.W_r)):
@@ -113,7 +96,7 @@ def check_4_3(function):
         A = rng.standard_normal((N, r)) @ rng.standard_normal((r, M))
         made = []
         for Z in rng.standard_normal((2, M, N)):
-            C = numbers(function(A, Z), "C", (M, N))
+            C = numbers(function(A, Z), (M, N), "C")
             for other, text in ((A @ Z @ A, "A C A = A Z A: nothing in C inverts A"),
                                 (A + A @ Z @ A, "A C A = A + A Z A: take from Z what A sees of it"),
                                 (np.zeros_like(A), "A C A = 0: the pseudo-inverse is missing")):

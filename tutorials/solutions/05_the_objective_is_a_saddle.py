@@ -6,6 +6,7 @@ import numpy as np
 from autograd import hessian
 
 from ksvd_ref import dual, exercises, primal
+from ksvd_ref.exercises import numbers, parts
 
 
 def problems(sizes=((9, 7, 4), (6, 8, 3), (12, 12, 5))):
@@ -13,22 +14,6 @@ def problems(sizes=((9, 7, 4), (6, 8, 3), (12, 12, 5))):
     for seed, (N, M, p) in enumerate(sizes):
         rng = np.random.default_rng(seed)
         yield rng, rng.standard_normal((N, p)), rng.standard_normal((M, p))
-
-
-def numbers(got, name, shape=None):
-    """What a function returned, as an array of real numbers; or what came instead."""
-    try:
-        array = np.asarray(got)
-    except ValueError:                                                  # lists of unequal length
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
-        came = f"array of {got.dtype}" if isinstance(got, np.ndarray) else type(got).__name__
-        raise ValueError(f"{name}: real numbers expected, got {came}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name}: shape {shape} expected, got {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
-    return array
 
 
 # %% [markdown]
@@ -47,7 +32,7 @@ def check_5_1(function):
         W_r, Lambda = W_e + 0.3 * rng.standard_normal(W_e.shape), 0.1 + rng.random(3)
         scores = np.sum(Lambda * np.r_[Phi @ W_e, Psi @ W_r] ** 2) / 2
         want = np.sum(W_e * W_r) / scores
-        c = numbers(function(W_e, W_r, Lambda, Phi, Psi), "c", ())
+        c = numbers(function(W_e, W_r, Lambda, Phi, Psi), (), "c")
         for other, text in ((want / 2, "c is half of what it should be: the scores carry 1/2"),
                             (2 * want, "c is twice what it should be: the trace carries no 1/2"),
                             (1 / want, "this is 1 / c: the trace belongs above, the scores below"),
@@ -85,7 +70,7 @@ def check_5_2(function):
             w = np.linalg.eigvalsh(H(np.zeros(2 * p)))
             # rounding leaves 1e-15 |H| of a zero; the least of the others is above 1e-3 here
             truth = [int(np.sum(part)) for part in (w > 1e-9, abs(w) <= 1e-9, w < -1e-9)]
-            got = numbers(function(lam, sigma), "the inertia", (3,)).tolist()
+            got = numbers(function(lam, sigma), (3,), "the inertia").tolist()
             if got == truth:
                 continue
             where = f"lambda = {place}, p = {p}: "
@@ -124,11 +109,9 @@ def check_5_3(function):
         U, V = (np.linalg.qr(rng.standard_normal((n, 9)))[0] for n in (30, 20))
         mix = rng.standard_normal((9, 9)) + 3 * np.eye(9)
         Phi, Psi = U * values @ mix, V @ np.linalg.inv(mix).T       # K = U diag(values) V^T
-        got = function(Phi, Psi, s, 4, 12)
-        if not isinstance(got, (tuple, list)) or len(got) != 3:
-            raise ValueError(f"W_e, sigma and W_r expected, got {type(got).__name__}")
-        W_e, sigma, W_r = (numbers(A, name, shape) for A, name, shape in zip(
-            got, ("W_e", "sigma", "W_r"), ((9, s), (s,), (9, s))))
+        names = "W_e", "sigma", "W_r"
+        W_e, sigma, W_r = (numbers(A, shape, name) for A, shape, name in zip(
+            parts(function(Phi, Psi, s, 4, 12), names), ((9, s), (s,), (9, s)), names))
         truth = primal.from_dual(dual.solve(Phi @ Psi.T, s), Phi, Psi)
         gap = np.max(np.abs(sigma - truth.sigma))
         if np.allclose(sigma, truth.sigma ** 2, rtol=1e-6):

@@ -7,37 +7,8 @@ import itertools
 import numpy as np
 
 from ksvd_ref import exercises
+from ksvd_ref.exercises import compare, numbers, parts
 from ksvd_ref.smoother import attention, causal, linear_attention, weights
-
-
-def array(got, shape, name):
-    """Real and finite, of this shape."""
-    try:
-        A = np.asarray(got, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
-    if A.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
-    if not np.all(np.isfinite(A)):
-        raise ValueError(f"{name} has entries that are NaN or infinite")
-    return A
-
-
-def several(got, names):
-    """A tuple with one thing for each name."""
-    got = tuple(got) if isinstance(got, (tuple, list)) or getattr(got, "ndim", 0) else (got,)
-    if len(got) != len(names):
-        raise ValueError(f"{', '.join(names)} expected, got {len(got)} of these {len(names)}")
-    return got
-
-
-def compare(got, want, others, what):
-    """Equal up to rounding; if not, and it is one of the others, say which."""
-    if not np.allclose(got, want, rtol=1e-9, atol=1e-12):
-        for other, reason in others:
-            if np.shape(other) == np.shape(got) and np.allclose(got, other, rtol=1e-9, atol=1e-12):
-                raise AssertionError(reason)
-        raise AssertionError(f"{what} off by {np.abs(got - want).max():.2g}")
 
 
 # %% [markdown]
@@ -53,25 +24,26 @@ def check_7_1(function):
     for seed, (N, M, d, gamma) in enumerate([(4, 6, 3, 0.5), (2, 5, 1, 2.0), (7, 3, 4, 0.1)]):
         rng = np.random.default_rng(seed)
         Q, K = rng.standard_normal((N, d)), rng.standard_normal((M, d))
-        scale, log_factor = several(function(K.copy(), gamma), ("scale", "log_factor"))
-        scale = float(array(scale, (), "scale"))
+        scale, log_factor = parts(function(K.copy(), gamma), ("scale", "log_factor"))
+        scale = float(numbers(scale, (), "scale"))
         if scale <= 0:
             raise AssertionError(f"scale divides the scores and must be positive, got {scale}")
-        if np.shape(log_factor) == (M,):
-            log_factor = np.reshape(log_factor, (1, M))
-        log_factor = array(log_factor, (1, M), "log_factor, one number for each key,")
+        log_factor = numbers(log_factor, None, "log_factor")
+        if log_factor.shape == (M,):
+            log_factor = log_factor[None, :]
+        log_factor = numbers(log_factor, (1, M), "log_factor, one number for each key")
         keys = np.sum(K ** 2, axis=1)[None, :]
         run = lambda scale, factor: weights(Q, K, scale=scale, log_factor=factor)
-        compare(run(scale, log_factor), weights(Q, K, kernel="rbf", gamma=gamma), (
-            (run(1 / (2 * gamma), 0 * keys), "the key's factor exp(-gamma |k|^2) does not cancel: "
-             "it is missing in log_factor"),
+        want = weights(Q, K, kernel="rbf", gamma=gamma)
+        compare(run(scale, log_factor), want, f"gamma = {gamma}, the attention", (
+            (run(1 / (2 * gamma), 0 * keys), "the key's factor exp(-gamma |k|^2) does not cancel "
+             "and is missing in log_factor"),
             (run(1 / (2 * gamma), gamma * keys), "log_factor has the wrong sign: long keys count "
              "less with rbf, not more"),
             (run(2 * gamma, -gamma * keys), "scale is upside down: the scores are divided by it"),
             (run(1 / gamma, -gamma * keys), "the 2 of 2 gamma <q, k> is missing in scale"),
             (run(1 / (2 * gamma), -gamma * keys ** 0.5), "|k| in place of |k|^2 in log_factor"),
-            (weights(Q, K, kernel="rbf", gamma=2 * gamma), "this is rbf with 2 gamma")),
-            f"gamma = {gamma}: the attention is")
+            (weights(Q, K, kernel="rbf", gamma=2 * gamma), "this is rbf with 2 gamma")))
 
 
 # %% [markdown]
@@ -97,8 +69,7 @@ def check_7_2(function):
         F = np.stack([attention(at[:, c:c + width], X[..., c:c + width], Y, kernel="rbf")[..., 0]
                       for c in range(0, 8, width)])
         H, names = len(F), ("bias", "variance", "covariance")
-        got = several(function(F.copy(), truth), names)
-        got = [array(part, (30,), f"the {name} term") for part, name in zip(got, names)]
+        got = parts(function(F.copy(), truth), names)
         bias, variance = F.mean(axis=(0, 1)) - truth, np.mean(np.var(F, axis=1), axis=0)
         error = np.mean((F.mean(axis=0) - truth) ** 2, axis=0)  # what the three add up to
         third = error - bias ** 2 - variance / H
@@ -112,7 +83,7 @@ def check_7_2(function):
                   "within each head"),
                  (third / (1 - 1 / H), "the factor 1 - 1 / H of the covariance is missing"))
         for part, want, name in zip(got, (bias ** 2, variance / H, third), names):
-            compare(part, want, wrong, f"{H} heads: the {name} term is")
+            compare(part, want, f"{H} heads, {name}", wrong)
 
 
 # %% [markdown]
@@ -143,9 +114,8 @@ def check_7_3(function):
         for phi in (np.exp, lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))):
             G = phi(Q) @ phi(K).T
             want = attention(phi(Q), phi(K), V, kernel="linear", mask=causal(N))
-            got = array(function(phi(Q), phi(K), V.copy()), (N, d_v), "the output")
             sums = np.tril(G) @ V
-            compare(got, want, (
+            compare(function(phi(Q), phi(K), V.copy()), want, f"N = {N}, the output", (
                 (linear_attention(phi(Q), phi(K), V, mask=causal(N)), "phi_Q and phi_K are the "
                  "features already: they are mapped a second time"),
                 (G @ V / G.sum(axis=1, keepdims=True), "every query sees all keys: it is not "
@@ -156,7 +126,7 @@ def check_7_3(function):
                 (sums / G.sum(axis=1, keepdims=True), "the numerator stops at key i, the "
                  "normaliser sums over all keys"),
                 (late(phi(Q), phi(K), V), "query i does not see its own key: take the key in "
-                 "before the query asks")), f"N = {N}: the output is")
+                 "before the query asks")))
 
 
 # %% [markdown]

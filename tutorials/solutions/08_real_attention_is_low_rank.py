@@ -5,6 +5,7 @@
 import numpy as np
 
 from ksvd_ref import dual, exercises
+from ksvd_ref.exercises import numbers, parts
 
 
 def matrices():
@@ -13,26 +14,6 @@ def matrices():
     for N, M, sigma in ((6, 6, [3.0, 2.0, 1.0, 0.5]), (8, 5, [1.0, 1.0, 1.0]), (4, 7, [5.0, 0.1])):
         U, V = (np.linalg.qr(rng.standard_normal((n, len(sigma))))[0] for n in (N, M))
         yield U * sigma @ V.T, np.array(sigma)
-
-
-def array(got, shape, name):
-    """Real and finite, of this shape."""
-    try:
-        A = np.asarray(got, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
-    if A.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
-    if not np.all(np.isfinite(A)):
-        raise ValueError(f"{name} has entries that are NaN or infinite")
-    return A
-
-
-def pair(got, names):
-    got = tuple(got) if isinstance(got, (tuple, list)) or getattr(got, "ndim", 0) else (got,)
-    if len(got) != 2:
-        raise ValueError(f"{names} expected, got {len(got)} of these 2")
-    return got
 
 
 # %% [markdown]
@@ -56,7 +37,7 @@ def check_8_1(function):
             while held < share * np.sum(sigma ** 2):            # component by component
                 held += sigma[want] ** 2
                 want += 1
-            got = float(array(function(A.copy(), share), (), "the number of components"))
+            got = float(numbers(function(A.copy(), share), (), "the number of components"))
             if got == want:
                 continue
             for other, reason in (
@@ -85,8 +66,8 @@ def check_8_2(function):
     rng = np.random.default_rng(82)
     for N in (5, 1, 2, 9):
         A = rng.standard_normal((N, N))
-        S, distance = pair(function(A.copy()), "the matrix and its distance")
-        S, distance = array(S, (N, N), "the matrix"), float(array(distance, (), "the distance"))
+        S, distance = parts(function(A.copy()), ("the matrix", "the distance"))
+        S, distance = numbers(S, (N, N), "the matrix"), float(numbers(distance, (), "the distance"))
         if np.abs(S - S.T).max() > 1e-12:
             raise AssertionError("the matrix is not symmetric: it differs from its transpose by "
                                  f"{np.abs(S - S.T).max():.2g}")
@@ -130,8 +111,8 @@ def check_8_3(function):
         H_e, _, H_r = dual.solve(A)                             # the largest |h_e| is positive
         for l in (0, 1, 3):
             sides = ("the rows that ask", H_e), ("the columns that are asked", H_r)
-            got = pair(function(A.copy(), l, 4), "rows that ask and columns that are asked")
-            got = [array(part, (4,), name) for part, (name, _) in zip(got, sides)]
+            got = parts(function(A.copy(), l, 4), [name for name, _ in sides])
+            got = [numbers(part, (4,), name) for part, (name, _) in zip(got, sides)]
             orders = [np.argsort(-H[:, l]) for _, H in sides]
             for part, (name, H), order, other in zip(got, sides, orders, orders[::-1]):
                 h = H[:, l]

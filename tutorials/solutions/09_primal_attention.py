@@ -5,28 +5,7 @@
 import numpy as np
 
 from ksvd_ref import attention, exercises
-
-
-def array(got, shape, name):
-    """Real and finite, of this shape."""
-    try:
-        A = np.asarray(got, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: numbers of shape {shape} expected, got {got!r:.60}") from None
-    if A.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {A.shape}")
-    if not np.all(np.isfinite(A)):
-        raise ValueError(f"{name} has entries that are NaN or infinite")
-    return A
-
-
-def compare(got, want, others, what):
-    """Equal up to rounding; if not, and it is one of the others, say which."""
-    if not np.allclose(got, want, rtol=1e-9, atol=1e-10):
-        for other, reason in others:
-            if np.shape(other) == np.shape(got) and np.allclose(got, other, rtol=1e-9, atol=1e-10):
-                raise AssertionError(reason)
-        raise AssertionError(f"{what} off by {np.abs(got - want).max():.1e}")
+from ksvd_ref.exercises import compare, numbers, parts
 
 
 # %% [markdown]
@@ -55,7 +34,6 @@ def check_9_1(function):
                 e, r = W_e.T @ q, W_r.T @ k
                 rows.append(W_o.T @ np.concatenate([r, e] if crossed else [e, r]) + bias * b_o)
             return np.array(rows)
-        got = array(function(Q, K, W_e, W_r, W_o, b_o, F), (N, d_v), "the output")
         others = [(truth(unit=False), "queries and keys are not divided by their length"),
                   (truth(crossed=True), "r stands before e in [e; r]"),
                   (truth(swapped=True), "W_e scores the queries and W_r the keys, not the other "
@@ -64,8 +42,8 @@ def check_9_1(function):
         if n == p:
             others += [(truth(F=None), "F is ignored"),
                        (truth(F=F.T), "F acts as its transpose: e = W_e^T F phi(q)")]
-        compare(got, truth(), others, f"N = {N}, p = {p}, {'no F' if F is None else f'n = {n}'}: "
-                "the output is")
+        compare(function(Q, K, W_e, W_r, W_o, b_o, F), truth(),
+                f"N = {N}, p = {p}, {'no F' if F is None else f'n = {n}'}, the output", others)
 
 
 # %% [markdown]
@@ -79,9 +57,7 @@ def check_9_2(function):
     rng = np.random.default_rng(92)
     for N in (10, 1, 333):
         for Lambda in (rng.uniform(0.1, 3.0, 4), -rng.uniform(0.1, 3.0, (2, 3))):
-            want = N / Lambda ** 2
-            got = array(function(Lambda.copy(), N), want.shape, "sigma")
-            compare(got, want, (
+            compare(function(Lambda.copy(), N), N / Lambda ** 2, f"N = {N}, sigma", (
                 (1 / Lambda, "1 / Lambda is the paper's: the code squares Lambda"),
                 (1 / Lambda ** 2, "the mean over the N tokens is missing"),
                 (N / Lambda, "the code weights by Lambda squared"),
@@ -89,8 +65,7 @@ def check_9_2(function):
                 (Lambda ** 2, "this is Lambda squared: sigma falls when Lambda grows"),
                 (1 / (N * Lambda ** 2), "N is on the wrong side: the mean over tokens makes the "
                  "scores' terms smaller, so sigma is larger"),
-                (np.sqrt(N / np.abs(Lambda)), "this is Lambda from sigma")),
-                f"N = {N}, Lambda = {Lambda}: sigma is")
+                (np.sqrt(N / np.abs(Lambda)), "this is Lambda from sigma")))
 
 
 # %% [markdown]
@@ -117,11 +92,10 @@ def check_9_3(function):
     rng = np.random.default_rng(93)
     for n, p, s, value in ((6, 3, 2, 50.0), (4, 2, 1, 0.0), (5, 4, 3, -7.0)):
         F, (W_e, W_r) = rng.standard_normal((n, p)), rng.standard_normal((2, n, s))
-        new = function(W_e.copy(), W_r.copy(), F.copy(), value)
-        if not isinstance(new, (tuple, list)) and not getattr(new, "ndim", 0) or len(new) != 2:
-            raise ValueError("new W_e and W_r expected, two arrays")
-        new = [array(W, (n, s), name) for W, name in zip(new, ("W_e", "W_r"))]
-        for old, W, name in zip((W_e, W_r), new, ("W_e", "W_r")):
+        names = "W_e", "W_r"
+        new = parts(function(W_e.copy(), W_r.copy(), F.copy(), value), names)
+        new = [numbers(W, (n, s), name) for W, name in zip(new, names)]
+        for old, W, name in zip((W_e, W_r), new, names):
             gap = np.abs(F.T @ W - F.T @ old).max()
             if gap > 1e-9:
                 raise AssertionError(f"F^T {name} moved by {gap:.1e}, so the scores change: "

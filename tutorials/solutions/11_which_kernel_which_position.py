@@ -8,21 +8,7 @@ from math import cos, sin
 import numpy as np
 
 from ksvd_ref import encoder, exercises, positions, smoother
-
-
-def numbers(got, shape, name):
-    """What a function returned, as an array of this shape and of finite real numbers."""
-    try:
-        array = np.asarray(got)
-    except ValueError:                              # a ragged list
-        array = np.asarray(None)
-    real = array.dtype.kind in "biuf"
-    if not real or array.shape != shape:
-        raise ValueError(f"{name}: shape {shape} expected, got "
-                         f"{f'shape {array.shape}' if real else type(got).__name__}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
-    return array
+from ksvd_ref.exercises import numbers, parts
 
 
 # %% [markdown]
@@ -80,9 +66,7 @@ def check_11_2(function):
     for N, M, heads in ((4, 4, 2), (3, 5, 4), (5, 5, 1)):
         x, z = rng.standard_normal((N, 8)), rng.standard_normal((M, 8))
         params = encoder.init_attention(rng, 8)
-        got = function(x, z, params, heads)
-        if not isinstance(got, (tuple, list)) or len(got) != 3:
-            raise ValueError(f"Q, K and the log factor expected, got {type(got).__name__}")
+        got = parts(function(x, z, params, heads), ("Q", "K", "log factor"))
         for A, want, name in zip(got, encoder.content(x, z, params, heads), "QK"):
             if not np.allclose(numbers(A, want.shape, name), want, rtol=1e-5, atol=1e-6):
                 raise AssertionError(f"{name} is not that of the content: the position enters by "

@@ -11,23 +11,9 @@ import numpy as np
 
 from ksvd_ref import dual, exercises
 from ksvd_ref.backend import like, namespace
+from ksvd_ref.exercises import numbers
 
 ELSEWHERE, HOST = (array_api_strict.Device(name) for name in ("device1", "CPU_DEVICE"))
-
-
-def numbers(got, shape, name):
-    """What a function returned, as an array of this shape and of finite real numbers."""
-    try:
-        array = np.asarray(got)
-    except (TypeError, ValueError, RuntimeError):   # a ragged list, or an array of another device
-        array = np.asarray(None)
-    real = array.dtype.kind in "biuf"
-    if not real or array.shape != shape:
-        raise ValueError(f"{name}: shape {shape} expected, got "
-                         f"{f'shape {array.shape}' if real else type(got).__name__}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: finite numbers expected, got NaN or infinity")
-    return array
 
 
 def on_another_device(function, A, shape):
