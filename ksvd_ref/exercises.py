@@ -11,6 +11,7 @@ what it found in a file of its own, for what the process prints is the student's
 No equation: the answers are the lessons'.
 """
 import ast
+import faulthandler
 import functools
 import json
 import os
@@ -483,7 +484,8 @@ def _processes(tasks, seconds, more=0.0):
                 while waiting and len(running) < (os.cpu_count() or 1):
                     n, task = waiting.pop(0)
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "ksvd_ref.exercises", f"{folder}/{n}", *task],
+                        [sys.executable, "-m", "ksvd_ref.exercises", f"{folder}/{n}",
+                         str(seconds + more + 10.0), *task],
                         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                         start_new_session=True)
@@ -521,11 +523,12 @@ def _status(status):
     return f"exit status {status}"
 
 
-def _child(out, file, exercise=None, solutions=None, name=None):
+def _child(out, limit, file, exercise=None, solutions=None, name=None):
     """Run a student's file, then the check of one exercise if told; leave JSON in `out`.
 
     That is [what was found, None] or [None, why not]. Found are all names, or the mark.
     """
+    faulthandler.dump_traceback_later(float(limit), exit=True)      # should the parent be gone
     with suppress(ImportError, ValueError, OSError):
         from resource import RLIMIT_DATA, getrlimit, setrlimit
         setrlimit(RLIMIT_DATA, (MEMORY, getrlimit(RLIMIT_DATA)[1]))
