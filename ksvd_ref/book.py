@@ -82,7 +82,7 @@ def build(out, number=None):
     with tempfile.TemporaryDirectory() as folder:
         pages = [_lesson(setter, path.stem, _executed(path))
                  for path in course.notebooks(Path(folder) / "book", paths)]
-    pages += [_equations(setter), _notation(setter), *_sources(setter)]
+    pages += [_equations(setter), _notation(setter), *_sources()]
     order = [name for name in _order() if (out / name).exists() or name in {p.name for p in pages}]
     pages.append(_start(setter, order))
     for folder in ("figures", "source"):
@@ -326,12 +326,15 @@ def _notation(setter):
                 "<h1>Notation</h1>" + _subscripts(setter.prose(_readme("Notation"))))
 
 
-def _sources(setter):
+@functools.cache
+def _sources():
     """The modules and the tests, each line with an anchor."""
+    setter, pages = Setter(), []
     for path in (*sorted(course.PACKAGE.glob("*.py")), *sorted((ROOT / "tests").glob("test_*.py"))):
         where = path.relative_to(ROOT).as_posix()
-        yield Page(f"source/{path.stem}.html", where, f"<h1><code>{where}</code></h1>"
-                   + setter.code(path.read_text(encoding="utf-8"), "L"))
+        pages.append(Page(f"source/{path.stem}.html", where, f"<h1><code>{where}</code></h1>"
+                          + setter.code(path.read_text(encoding="utf-8"), "L")))
+    return pages
 
 
 @functools.cache

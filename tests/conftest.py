@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import matplotlib
@@ -16,7 +17,7 @@ import hypothesis                   # noqa: E402
 import numpy as np                  # noqa: E402
 import pytest                       # noqa: E402
 
-SITE = pytest.StashKey()
+ASIDE = pytest.StashKey()
 hypothesis.settings.register_profile("ksvd_ref", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("ksvd_ref")
 
@@ -73,33 +74,75 @@ def lib(request):
     return request.param()
 
 
+class Aside:
+    """Commands that run one after the other beside the tests, on the second core."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.queue, self.started, self.found = ThreadPoolExecutor(1), [], {}
+
+    def submit(self, name, *words):
+        """Put a Python command into the queue; it will run in an empty folder of its own."""
+        self.found[name] = self.queue.submit(self._run, Path(self.folder.name) / name, words)
+
+    def _run(self, folder, words):
+        folder.mkdir()
+        process = subprocess.Popen([sys.executable, *words], cwd=folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**os.environ, "MPLBACKEND": "Agg"})
+        self.started.append(process)
+        return folder, process, *process.communicate()
+
+    def result(self, name):
+        """Folder, exit status, output and errors of a command, once it has ended."""
+        folder, process, out, err = self.found[name].result(timeout=280)    # watchdog: 300
+        return folder, process.returncode, out, err
+
+    def end(self):
+        self.queue.shutdown(wait=False, cancel_futures=True)
+        for process in self.started:
+            process.kill()
+        self.queue.shutdown()
+        self.folder.cleanup()
+
+
 def pytest_collection_modifyitems(items):
-    """Running all lessons takes a minute: the site is built meanwhile, and tested last."""
-    items.sort(key=lambda item: "site" in getattr(item, "fixturenames", ()))
+    """What waits for a command that runs aside comes last."""
+    items.sort(key=lambda item: "aside" in getattr(item, "fixturenames", ()))
 
 
 def pytest_collection_finish(session):
-    """Start to build the site, in a process of its own, if a test will need it."""
-    if session.config.option.collectonly or not any(
-            "site" in getattr(item, "fixturenames", ()) for item in session.items):
+    """Start what the tests will wait for: the site, and each lesson as a script."""
+    names = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "aside" not in names or session.config.option.collectonly:
         return
-    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    session.config.add_cleanup(folder.cleanup)
-    site = Path(folder.name) / "site"
-    build = subprocess.Popen(
-        [sys.executable, "-m", "ksvd_ref", "book", "--out", str(site)], cwd=folder.name,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    session.config.add_cleanup(build.kill)
-    session.config.stash[SITE] = site, build
+    aside = session.config.stash[ASIDE] = Aside()
+    session.config.add_cleanup(aside.end)
+    if "site" in names:
+        aside.submit("site", "-m", "ksvd_ref", "book", "--out", "site")
+    for item in session.items:
+        if "script" in getattr(item, "fixturenames", ()):
+            path = item.callspec.params["path"]
+            aside.submit(path.stem, "-W", "error", str(path))
 
 
 @pytest.fixture(scope="session")
-def site(request):
+def aside(request):
+    return request.config.stash[ASIDE]
+
+
+@pytest.fixture(scope="session")
+def site(aside):
     """Folder of the site that `ksvd-ref book` wrote."""
-    site, build = request.config.stash[SITE]
-    said = build.communicate(timeout=280)[0]            # below faulthandler_timeout
-    assert build.returncode == 0, said
-    return site
+    folder, status, out, err = aside.result("site")
+    assert status == 0, out + err
+    return folder / "site"
+
+
+@pytest.fixture
+def script(aside, path):
+    """What the lesson did as a script: folder, exit status, output and errors."""
+    return aside.result(path.stem)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 
+import nbformat
 import pytest
 
 from ksvd_ref import book, course, index
@@ -217,8 +218,9 @@ def test_another_folder_is_left_alone(tmp_path, small, capsys):
     assert (tmp_path / "mine" / "index.html").read_text() == "my page"
 
 
-def test_one_lesson(tmp_path, small):
+def test_one_lesson(tmp_path, small, monkeypatch):
     """One lesson of an earlier book is renewed, the others stay and keep their links."""
+    monkeypatch.setattr(course, "execute", lambda path, progress: nbformat.read(path, 4))
     small("# %%\nprint('first')")
     (course.TUTORIALS / "02_other.py").write_text("# %% [markdown]\n# # Other\n# %%\nprint('kept')")
     book.build(tmp_path / "out")
@@ -229,13 +231,18 @@ def test_one_lesson(tmp_path, small):
     assert "second" in pages[0] and 'href="02_other.html"' in pages[0] and "kept" in pages[1]
 
 
-def test_text_is_escaped_and_formulas_are_mathml(small):
+@pytest.fixture(scope="module")
+def setter():
+    return book.Setter()
+
+
+def test_text_is_escaped_and_formulas_are_mathml(setter):
     """A tag leads to the index, a name to its source, < and & are no markup."""
-    made = book.Setter().prose("a < b & c, (K.12), K.12.3, `primal.solve(Phi, Psi)`, $K^\\top < 1$")
+    made = setter.prose("a < b & c, (K.12), K.12.3, `primal.solve(Phi, Psi)`, $K^\\top < 1$")
     assert "a &lt; b &amp; c" in made and made.count('href="equations.html#K.12"') == 1
     assert re.search(r'<code><a href="source/primal.html#L-\d+">primal.solve\(Phi, Psi\)</a>', made)
     assert "<msup><mi>K</mi><mo>&#x022A4;</mo></msup>" in made
-    assert book.Setter().output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
+    assert setter.output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
 
 
 @pytest.mark.parametrize("formula, made", [
@@ -248,6 +255,6 @@ def test_text_is_escaped_and_formulas_are_mathml(small):
     (r"\log p", '<mi>log</mi><mspace width="0.167em"/><mi>p'), (r"\exp(x)", "<mi>exp</mi><mo"),
     (r"\begin{matrix}a\\b\end{matrix}", "<mtr><mtd><mi>a</mi></mtd></mtr><mtr><mtd><mi>b"),
 ])
-def test_typography(formula, made):
+def test_typography(setter, formula, made):
     """A minus after a bracket is a sign, after one that closes a difference; and so on."""
-    assert made in book.Setter().prose(f"${formula}$")
+    assert made in setter.prose(f"${formula}$")

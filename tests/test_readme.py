@@ -93,7 +93,8 @@ def test_the_rest_is_what_ci_runs():
 
 def test_the_hours_are_those_of_the_table():
     minutes = [int(x) for x in re.findall(r"^\| \[\d\d .*?\) \| (\d+) \|", README, re.M)]
-    more = [int(re.search(r"(\d+) more for\s*(?:# )?the\s*(?:# )?exercises", path.read_text())[1])
+    said = "(\\d+) more for the exercises".replace(" ", r"\s(?:# )?")
+    more = [int(re.search(said, path.read_text("utf-8"))[1])
             for path in sorted((ROOT / "tutorials").glob("[0-9]*.py"))]
     words = "zero one two three four five six seven eight nine ten eleven twelve".split()
     hours = [words[round(sum(x) / 60)] for x in (minutes, more)]

@@ -17,10 +17,17 @@ SOLUTIONS = sorted((TUTORIALS / "solutions").glob("[0-9]*.py"))
 name = lambda path: path.relative_to(TUTORIALS).as_posix()
 
 
-@pytest.mark.parametrize("path", LESSONS + SOLUTIONS, ids=name)
-def test_it_runs(path, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [str(path)])
-    monkeypatch.chdir(tmp_path)                     # a lesson finds its files from anywhere
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_a_lesson_runs(path, script):
+    """As a script, from another folder, in which it leaves nothing."""
+    folder, status, out, err = script
+    assert status == 0, err
+    assert out.count("\n") >= 2 and not err and not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_solutions_run(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("\n") >= 2 and not list(tmp_path.iterdir())
 
