@@ -103,7 +103,7 @@ def test_a_broken_page_is_seen(page, address, site, tmp_path):
     """The test itself: an empty formula, a missing picture and a wide word are all noticed."""
     bad = site / "broken.html"
     bad.write_text('<!doctype html><html lang="en"><title>x</title><main><math alttext="x"></math>'
-                   f'<img src="none.svg" alt="x"><div style="width: 3000px">x</div></main>')
+                   '<img src="none.svg" alt="x"><div style="width: 3000px">x</div></main>')
     try:
         page.goto(f"{address}/broken.html", wait_until="load")
         assert any("none.svg" in text for text in page.wrong)
