@@ -78,13 +78,15 @@ def build(out, number=None):
             mark.exists() and "ksvd_ref book" in mark.read_text(encoding="utf-8")[:2000])):
         raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
                          "holds something else")
-    setter = Setter()
+    built = {f"{path.stem}.html" for path in paths} | {"equations.html", "notation.html"}
+    order = [name for name in (*(f"{path.stem}.html" for path in course.lessons()),
+                               "equations.html", "notation.html")
+             if name in built or (out / name).exists()]
+    setter = Setter(order)
     with tempfile.TemporaryDirectory() as folder:
         pages = [_lesson(setter, path.stem, _executed(path))
                  for path in course.notebooks(Path(folder) / "book", paths)]
-    pages += [_equations(setter), _notation(setter), *_sources()]
-    order = [name for name in _order() if (out / name).exists() or name in {p.name for p in pages}]
-    pages.append(_start(setter, order))
+    pages += [_equations(setter), _notation(setter), *_sources(), _start(setter)]
     for folder in ("figures", "source"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     for page in pages:
@@ -97,7 +99,12 @@ def build(out, number=None):
 
 
 class Setter:
-    """Sets prose, formulas and code in HTML, with links to equations and to sources.
+    """Sets prose, formulas and code in HTML, with links to equations, sources and lessons.
+
+    Parameters
+    ----------
+    pages : list of str
+        Pages that there will be, in order: a lesson that is not among them is named without a link.
 
     Examples
     --------
@@ -105,7 +112,8 @@ class Setter:
     True
     """
 
-    def __init__(self):
+    def __init__(self, pages=()):
+        self.pages = pages
         try:
             import latex2mathml.converter
             import markdown_it
@@ -165,9 +173,14 @@ class Setter:
     def tags(self, text):
         """Escaped text in which tags lead to the index of equations, numbers to their lessons."""
         text = LESSON.sub(lambda found: re.sub(
-            r"\d\d", lambda n: _lesson_link(n[0], n[0]), found[0]), html.escape(text))
+            r"\d\d", lambda n: self.lesson(n[0], n[0]), found[0]), html.escape(text))
         return re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
                       f'<a href="equations.html#{found[0]}">{found[0]}</a>', text)
+
+    def lesson(self, number, text, anchor=""):
+        """The text, as a link to the lesson of this number if it has a page."""
+        page = next((name for name in self.pages if name.startswith(f"{number}_")), "")
+        return f'<a href="{page}{anchor}">{text}</a>' if page else text
 
     def _text(self, tokens, at, options, env):
         inside = sum(t.nesting for t in tokens[:at] if t.type.startswith("link_"))
@@ -216,9 +229,12 @@ def _lesson(setter, stem, notebook):
                 if "title" not in cell.metadata:
                     raise course.LessonError(f"{stem}, cell {n} draws a figure: a title expected "
                                              "behind its # %%, the text of those who cannot see it")
+                svg = output.data["image/svg+xml"]
                 figures.append((f"{stem.partition('_')[0]}-{len(figures) + 1}.svg",
-                                _clean(output.data["image/svg+xml"])))
+                                svg[svg.index("<svg"):]))
                 body.append(_figure(*figures[-1], cell.metadata.title))
+            elif "text/plain" in output.data:
+                body.append(setter.output(output.data["text/plain"]))
         body.append("</div>")
         for exercise in re.findall(r"NotImplementedError\(\"Exercise (\d+\.\d+)", cell.source):
             if exercise in solutions:
@@ -248,13 +264,9 @@ def _contents(body):
     return body.replace('<div id="cell-2"', f'{nav}<div id="cell-2"', 1)
 
 
-def _clean(svg):
-    return svg[svg.index("<svg"):]
-
-
 def _figure(name, svg, text):
     width, height = (float(x) * 96 / 72 for x in re.search(
-        r'width="([\d.]+)pt" height="([\d.]+)pt"', svg + ' width="1pt" height="1pt"').groups())
+        r'width="([\d.]+)pt" height="([\d.]+)pt"', svg).groups())
     return (f'<p class="figure wide" tabindex="0"><img src="figures/{name}" '
             f'alt="{html.escape(text)}" width="{width:.0f}" height="{height:.0f}"></p>')
 
@@ -291,14 +303,15 @@ def _equations(setter):
         "the tests that hold it. A statement without a function is shown by its lesson and test.")
     for kinds, title in (("K", "The derivation"), ("EV", "Claims about the derivation"),
                          ("S", "Attention as a kernel smoother"), ("D", "Claims about smoothers")):
-        items = "".join(_entry(entry) for entry in setter.entries.values() if entry.tag[0] in kinds)
+        items = "".join(_entry(setter, entry) for entry in setter.entries.values()
+                        if entry.tag[0] in kinds)
         body += f'<h2 id="{kinds}">{title}</h2><ul class="index">{items}</ul>'
     return Page("equations.html", "Equations", body)
 
 
-def _entry(entry):
+def _entry(setter, entry):
     code = "".join(f" · <code>{_source_link(name, name)}</code>" for name in entry.functions)
-    shown = ", ".join(_lesson_link(number, f"{number} cell {cell}", f"#cell-{cell}")
+    shown = ", ".join(setter.lesson(number, f"{number} cell {cell}", f"#cell-{cell}")
                       for number, cell in entry.lessons)
     tests = ", ".join(f"<code>{_source_link(name, name.partition('::')[2])}</code>"
                       for name in entry.tests)
@@ -356,31 +369,14 @@ def _source_link(name, text):
     return f'<a href="{place}">{text}</a>' if place else text
 
 
-def _lesson_pages():
-    """{"04": its page}."""
-    return {path.stem[:2]: f"{path.stem}.html" for path in course.lessons()
-            if path.stem[:2].isdigit()}
-
-
-def _lesson_link(number, text, anchor=""):
-    """The text, as a link to the lesson if there is one of this number."""
-    page = _lesson_pages().get(number)
-    return f'<a href="{page}{anchor}">{text}</a>' if page else text
-
-
-def _order():
-    """Names of the pages that a reader turns, in order."""
-    return [f"{path.stem}.html" for path in course.lessons()] + ["equations.html", "notation.html"]
-
-
-def _start(setter, order):
+def _start(setter):
     """One picture and one sentence for each lesson."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) "
                       r"\| (\d+) \| (.*?) \| (.*?) \|$", text, re.M)
     cards = []
     for title, stem, minutes, needs, sentence in rows:
-        if f"{stem}.html" in order:
+        if f"{stem}.html" in setter.pages:
             title = title[0].upper() + title[1:]
             cards.append(
                 f'<li><img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'

@@ -229,6 +229,9 @@ def test_one_lesson(tmp_path, small, monkeypatch):
     book.build(tmp_path / "out", 1)
     pages = [(tmp_path / "out" / name).read_text() for name in ("01_small.html", "02_other.html")]
     assert "second" in pages[0] and 'href="02_other.html"' in pages[0] and "kept" in pages[1]
+    book.build(tmp_path / "alone", 1)                       # where the other was never made
+    for path in (tmp_path / "alone").rglob("*.html"):
+        assert 'href="02_other.html' not in path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
