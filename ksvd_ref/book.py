@@ -377,7 +377,7 @@ def _start(setter):
     cards = []
     for title, stem, minutes, needs, sentence in rows:
         if f"{stem}.html" in setter.pages:
-            title = title[0].upper() + title[1:]
+            title, sentence = (x[0].upper() + x[1:] for x in (title, sentence))
             cards.append(
                 f'<li><img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
                 f'<h2><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h2>'
