@@ -54,13 +54,15 @@ print(f"{seen[0]}: the derivative of the sum of sigma, off by "
 assert seen == ["autograd.numpy"] and np.isclose(np.sum(2 * slope * step), difference, rtol=1e-5)
 # %% [markdown]
 # ## 2. A device that is none
-# `array-api-strict` pretends to have devices, and refuses every hidden trip to the host, as a GPU
-# does: `np.exp(x)`, `np.asarray(x)`, a constant made in another place. What runs there has no such
-# line.
+# `array-api-strict` pretends to have devices and refuses most trips to the host, more of them than
+# a GPU does: `np.asarray(x)` and `x + X` stop on both, `np.exp(x)` only here, for CuPy takes it and
+# answers on the GPU. `float(x)` and `if x > 0:`, for one number, pass on both, and Python waits.
+# What runs here moves no array by oversight.
 # %%
 place = array_api_strict.Device("device1")
 there = [array_api_strict.asarray(A, device=place) for A in (X, Z)]
 for name, hidden in (("np.exp(x)", lambda x: np.exp(x)), ("x + a NumPy array", lambda x: x + X),
+                     ("np.asarray(x)", lambda x: np.asarray(x)),
                      ("np.linalg.svd(x)", lambda x: np.linalg.svd(x)),
                      ("namespace(x, a NumPy array)", lambda x: backend.namespace(x, X))):
     try:
@@ -68,8 +70,9 @@ for name, hidden in (("np.exp(x)", lambda x: np.exp(x)), ("x + a NumPy array", l
         raise SystemExit("a hidden transfer was accepted")
     except (TypeError, RuntimeError, ValueError) as error:
         print(f"{name:28} refused: {re.sub(r'[^ -~]+', ' ', str(error))[:60]} ...")
-sigma_there, _ = top(*there)
-assert sigma_there.device == place
+sigma_there, gap_there = top(*there)
+assert sigma_there.device == gap_there.device == place
+assert 0.0 < float(gap_there) < 1e-13 and not gap_there > 1e-13             # these two pass
 back = np.asarray(sigma_there.to_device(array_api_strict.Device("CPU_DEVICE")))
 print(f"top(X, Z) there and here: {np.abs(back - sigma).max():.0e}")
 assert np.abs(back - sigma).max() < 1e-13
@@ -89,6 +92,8 @@ else:
     off = np.abs(backend.to_device(sigma_gpu, "cpu") / sigma - 1).max()     # Python waits here
     print(f"sigma on GPU and CPU: {off:.0e}, relative; gap on the GPU {float(gap_gpu):.0e}")
     assert off < 1e-12 and gap_gpu < 1e-12
+    np.testing.assert_raises(TypeError, lambda: np.asarray(moved[0]))
+    np.testing.assert_raises(TypeError, lambda: moved[0] + X)
 # %% [markdown]
 # ## 4. Where the answers differ
 # **Singular vectors have another sign or basis.** Any joint sign is right, and any basis where
@@ -118,8 +123,8 @@ plt.show()
 # agrees to rounding. **Compare $\sigma$, projectors and products, never vectors.** (This package
 # fixes signs by a rule; NumPy's and CuPy's own SVD do not.)
 #
-# **Sums run in another order.** A GPU adds in thousands of threads, so the last digits differ, also
-# between two calls, and each answer is right to rounding.
+# **Sums run in another order.** A GPU adds in thousands of threads, so the last digits may differ,
+# also between two calls, and each answer is right to rounding.
 # %%
 numbers = rng.standard_normal(100_000).astype("float32")
 pairs, in_turn = np.sum(numbers), np.cumsum(numbers)[-1]                # two orders of adding
@@ -163,7 +168,7 @@ plt.show()
 # ## 5. What is worth moving
 # A transfer takes its time per number. The KSVD of features takes $O(Np^2)$ operations on $2Np$
 # numbers, some multiple of $p$ for each. Below, the time per number of copying an array in memory,
-# which a transfer hardly beats, against that of solving.
+# which a transfer of ordinary memory hardly beats, against that of solving.
 # %% Time per number against p, copying and solving: solving takes several times as long
 sizes, took = (4, 16, 64), {"copying": [], "solving": []}
 for p in sizes:

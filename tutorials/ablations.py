@@ -67,7 +67,7 @@ class Arm(NamedTuple):
 
 W, TIED = ("W_q", "W_k", "W_v", "W_o"), ("W_q", "W_v", "W_o")
 GAMMA = 8 ** -0.5                   # 1 / sqrt(d_k): d_k = 8 in the two parts that need it
-QUADRATIC = {"kernel": "polynomial", "coef0": 0.0, "guard": 1e-6}      # the paper's has no + 1
+QUADRATIC = {"kernel": "polynomial", "coef0": 0.0, "guard": 1e-6}      # homogeneous: no + 1 (D9)
 SIGNED = {"kernel": "linear", "guard": 1e-3}        # without a guard it is an error: lesson 07
 RBF = {"kernel": "rbf", "gamma": GAMMA / 2}         # with 1/2: at the temperature of exponential
 AB, BOTH = (product, product, content), (True, True)
@@ -229,12 +229,12 @@ def write_table(part, lines, seeds):
     (TABLES / f"11_{part}.csv").write_text(text)
 
 
-def read_table(part):
-    """Scores by arm, in the order of the seeds."""
+def read_table(part, column="score"):
+    """Scores, or another column, by arm, in the order of the seeds."""
     lines = (TABLES / f"11_{part}.csv").read_text().splitlines()
     scores = {}
     for line in csv.DictReader(line for line in lines if not line.startswith("#")):
-        scores.setdefault(line["arm"], []).append(float(line["score"]))
+        scores.setdefault(line["arm"], []).append(float(line[column]))
     return scores
 
 

@@ -84,7 +84,7 @@ def attend_primal(x, z, params, mask, *, e_only=False, seen=None):
         weights = weights._replace(W_o=weights.W_o * SCORES)
     Q, K, _ = encoder.content(x, x, params, HEADS)
     F = smoother.split_heads(attention.even_rows(x, ROWS, mask=steps), HEADS)
-    with warnings.catch_warnings():                 # s = 20 > p = 16, as in the paper (V16)
+    with warnings.catch_warnings():                 # s = 20 > p = 16 (V16)
         warnings.filterwarnings("ignore", "s = 20 directions", UserWarning)
         output, scores = attention.primal_attention(Q, K, weights, F=F, mask=steps)
     if seen is not None:

@@ -134,8 +134,9 @@ def check_10_3(function):
 # The questions.
 #
 # 1. The noisier: the maximum of more scattered numbers is larger.
-# 2. The residual of the equations themselves, of K.15 with $H = E\Lambda$, $R\Lambda$, or of K.18;
-#    or the overlap of section 5. A rescaling makes $J$ small and leaves the relative residual.
+# 2. The residual of the equations themselves, of K.15 with $H = E\Lambda$, $R\Lambda$, or of K.18.
+#    A rescaling makes $J$ small and leaves the relative residual. The overlap of section 5 is a
+#    necessary sign only: whatever has the span of a solution has it.
 # 3. Heads whose $J$ is far from zero, with both signs: their mean is zero (V7).
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse

@@ -140,9 +140,9 @@ def check_11_3(function):
 # %% [markdown]
 # The questions.
 #
-# 1. The causal mask tells the decoder how many words it has written, from its second block on; the
-#    encoder sees a bag of words and cannot tell *two thousand nine hundred* from *nine thousand two
-#    hundred*.
+# 1. The causal mask tells the decoder how many words it has written, at once (D29), and their order
+#    from its second block on (D28); the encoder sees a bag of words and cannot tell *two thousand
+#    nine hundred* from *nine thousand two hundred*.
 # 2. The same two models with more seeds, paired seed by seed.
 # 3. For one end of a direction: it is sign-blind, what it seeks along $q$ it also finds along $-q$
 #    (D9).

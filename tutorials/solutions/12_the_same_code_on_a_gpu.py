@@ -69,8 +69,9 @@ def check_12_1(function):
 
 
 # %% [markdown]
-# **E12.2** All three are needed: without the projectors any vectors would do where $\sigma$ is
-# right, without the product the sides could be flipped apart.
+# **E12.2** For orthonormal sides the product alone decides, up to `tol`; $\sigma$ and the
+# projectors alone do not, one side may be flipped. The projector adds what the product cannot see:
+# the vector of a $\sigma$ below `tol`.
 # %%
 def same_answer(one, other, tol):
     return all(np.abs(A - B).max() <= tol for A, B in (
@@ -87,6 +88,7 @@ def check_12_2(function):
     turn[:2, :2] = Q
     flip = np.array([1.0, -1.0, -1.0])
     left, right = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (6, 5))
+    faint, rest = np.array([2.0, 1.0, 1e-10]), np.linalg.svd(U)[0][:, 3:4]      # rest: not in U
     for found, tol, want, what in (
             (one, 1e-9, True, "a dual is not found the same as itself"),
             (dual.Dual(U + 1e-12, sigma, V), 1e-9, True, "a difference far below tol counts"),
@@ -99,9 +101,12 @@ def check_12_2(function):
             (dual.Dual(U * flip, sigma, V), 1e-9, False,
              "one side flipped alone passes: the product H_e Sigma H_r^T is another matrix"),
             (dual.Dual(U, sigma, right), 1e-9, False, "other right vectors pass"),
+            (dual.Dual(np.hstack([U[:, :2], rest]), faint, V), 1e-9, False,
+             "another left vector of a sigma below tol passes: the product cannot see it, the "
+             "projector can"),
             (dual.Dual(U, sigma * 1.01, V), 1e-9, False, "other sigma pass"),
             (dual.Dual(U, sigma * 1.01, V), 0.1, True, "tol is not used: 0.02 off, 0.1 allowed")):
-        got = function(one, found, tol)
+        got = function(one._replace(sigma=faint) if found.sigma is faint else one, found, tol)
         if not isinstance(got, (bool, np.bool_)):
             raise ValueError(f"True or False expected, got {type(got).__name__}")
         if got != want:
@@ -163,6 +168,8 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
              lambda one, other, tol: np.abs(one[0] - other[0]).max() <= tol,
              lambda one, other, tol: np.abs(one[1] - other[1]).max() <= tol,
              lambda one, other, tol: same_answer((*one[:2], one[0]), (*other[:2], other[0]), tol),
+             lambda one, other, tol: np.abs(one[0] * one[1] @ one[2].T - other[0] * other[1]
+                                            @ other[2].T).max() <= tol,
              lambda one, other, tol: same_answer(one, other, 1e-9)),
     "12.3": (ridge,
              lambda A, c: A + c,
