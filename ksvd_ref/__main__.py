@@ -114,7 +114,8 @@ def _parser():
     check.set_defaults(run=check_files)
     check.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a .py or .ipynb file")
     check.add_argument("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
-    check.add_argument("--csv", action="store_true", help="one row for each file, for a class")
+    check.add_argument("--csv", action="store_true", help="one row for each file, for a "
+                       "class; an empty cell is an exercise not attempted")
     check.add_argument("--seconds", type=float, metavar="T", default=20.0,
                        help="time limit of one exercise (default: 20)")
     return top
@@ -313,6 +314,7 @@ def list_equations(options):
     """The index of the equations, or some entries of it."""
     from . import index
     found = {entry.tag: entry for entry in index.entries()}
+    options.tags = [tag.upper() for tag in options.tags]
     unknown = [tag for tag in options.tags if tag not in found]
     if unknown:
         raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all")

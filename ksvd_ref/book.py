@@ -4,6 +4,7 @@ markdown-it sets the prose, latex2mathml the formulas, Pygments the code; what w
 No page asks the network for anything. No equation: the book shows those of the other modules.
 """
 import ast
+import contextlib
 import functools
 import html
 import re
@@ -11,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +32,8 @@ TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
     ("<mo>([a-z]+)</mo>(?=<mo[^>]*>(?:&#x00028;|\\())", r"<mi>\1</mi>"),
     # a space between log and its argument
     ("<mi>(log|sin|cos|exp|max|min)</mi>(?=<m[^o])", r'<mi>\1</mi><mspace width="0.167em"/>'),
-    # a minus is a sign after an opening bracket, a comma, a relation
-    ("(<mo[^>]*>(?:&#x000(?:28|2C|3C|3D|3E|5B);|&#x0226[45];|\\()</mo>)<mo>(?=&#x02212;)",
+    # plus and minus are signs after an opening bracket, a comma, a relation
+    ("(<mo[^>]*>(?:&#x000(?:28|2C|3C|3D|3E|5B);|&#x0226[45];|\\()</mo>)<mo>(?=&#x0(?:2212|002B);)",
      r'\1<mo form="prefix">'))
 ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
         "%3Ctext x='2' y='14' font-size='16' fill='%230072B2'%3E%CE%A3%3C/text%3E%3C/svg%3E")
@@ -148,9 +150,11 @@ class Setter:
         block = options["display_mode"]
         # latex2mathml reads the end of a row and K, \\K, as \K
         text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())
-        made = self._convert(text, display="block" if block else "inline")
-        if "\\" in made:
+        made = self._convert(text.replace("{aligned}", "{align*}"),
+                             display="block" if block else "inline")
+        if any(left in made for left in ("\\", ">&<", "linebreak")):
             raise ValueError(f"a formula that latex2mathml knows expected, got {text}")
+        made = re.sub(r'<(m[in]) mathvariant="(bold|script|double-struck)">(\w)', _letter, made)
         for pattern, set_as in TYPOGRAPHY:
             made = re.sub(pattern, set_as, made)
         made = made.replace("<math ", f'<math alttext="{html.escape(text)}" ', 1)
@@ -194,20 +198,33 @@ class Setter:
         return _source_link(f"{found[1]}.{found[2]}", found[0])
 
 
+def _letter(found):
+    """A letter of another alphabet: browsers know it by its code point only."""
+    element, alphabet, letter = found.groups()
+    kind = "DIGIT" if letter.isdigit() else "CAPITAL" if letter.isupper() else "SMALL"
+    name = f"{alphabet} {kind} {unicodedata.name(letter).split()[-1]}".upper()
+    for prefix in ("MATHEMATICAL ", ""):                # some are older than the others
+        with contextlib.suppress(KeyError):
+            return f"<{element}>{unicodedata.lookup(prefix + name)}"
+    return found[0]
+
+
 def _executed(path):
     """A notebook with its outputs; says on stderr what it is doing."""
     start, live = time.perf_counter(), sys.stderr.isatty()
 
-    def progress(n, of):
-        if live:
-            print(f"\r{path.stem}: cell {n} of {of} ", end="", file=sys.stderr, flush=True)
+    def say(text, end=""):
+        print(f"{chr(13) * live}{text}", end=end, file=sys.stderr, flush=True)
 
+    say(f"{path.stem}: ")
     try:
-        notebook = course.execute(path, progress)
-    finally:
-        print("\r" * live, end="", file=sys.stderr)
-    print(f"{path.stem}: {len(notebook.cells)} cells, {time.perf_counter() - start:.1f} s",
-          file=sys.stderr, flush=True)
+        notebook = course.execute(
+            path, lambda n, of: live and say(f"{path.stem}: cell {n} of {of}"))
+    except BaseException:
+        say("", "\n")
+        raise
+    say(f"{path.stem}: " * live + f"{len(notebook.cells)} cells, "
+        f"{time.perf_counter() - start:.1f} s", "\n")
     return notebook
 
 
@@ -300,7 +317,8 @@ def _equations(setter):
     body = "<h1>Equations</h1>" + setter.prose(
         "The numbers are ours; a number of a paper is named only where it was read there. Behind "
         "each statement stand its source, the functions that are it, the lessons that show it and "
-        "the tests that hold it. A statement without a function is shown by its lesson and test.")
+        "the tests that hold it. A statement without a function is shown by its lesson and test. "
+        "A number that is missing is not used.")
     for kinds, title in (("K", "The derivation"), ("EV", "Claims about the derivation"),
                          ("S", "Attention as a kernel smoother"), ("D", "Claims about smoothers")):
         items = "".join(_entry(setter, entry) for entry in setter.entries.values()
@@ -321,10 +339,12 @@ def _entry(setter, entry):
 
 
 def _subscripts(text):
-    """HTML in which W_e stands as in print, but not in code."""
-    parts = re.split("(<code>.*?</code>)", text)
-    parts[::2] = [re.sub(r"(?<=[A-Za-zΑ-ω])_([a-z]{1,2})(?![a-z])", r"<sub>\1</sub>", part)
-                  for part in parts[::2]]
+    """HTML in which W_e, x^{-1} and `code` stand as in print."""
+    parts = re.split("(<code>.*?</code>)", re.sub("`(.*?)`", r"<code>\1</code>", text))
+    for pattern, made in ((r"_\{(.*?)\}", r"<sub>\1</sub>"), (r"\^\{(.*?)\}", r"<sup>\1</sup>"),
+                          (r"(?<![a-z_])([A-Za-zΑ-ω]′?)_([A-Za-z0-9Α-ω]+)", r"\1<sub>\2</sub>"),
+                          (r"\^(\w+)", r"<sup>\1</sup>")):
+        parts[::2] = [re.sub(pattern, made, part) for part in parts[::2]]
     return "".join(parts)
 
 
@@ -345,7 +365,7 @@ def _sources():
     setter, pages = Setter(), []
     for path in (*sorted(course.PACKAGE.glob("*.py")), *sorted((ROOT / "tests").glob("test_*.py"))):
         where = path.relative_to(ROOT).as_posix()
-        pages.append(Page(f"source/{path.stem}.html", where, f"<h1><code>{where}</code></h1>"
+        pages.append(Page(f"source/{path.name}.html", where, f"<h1><code>{where}</code></h1>"
                           + setter.code(path.read_text(encoding="utf-8"), "L")))
     return pages
 
@@ -359,7 +379,7 @@ def _definitions():
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 name = f"{path.name}::{node.name}" if path.stem.startswith("test_") \
                     else f"{path.stem}.{node.name}"
-                found[name] = f"source/{path.stem}.html#L-{node.lineno}"
+                found[name] = f"source/{path.name}.html#L-{node.lineno}"
     return found
 
 
@@ -372,10 +392,8 @@ def _source_link(name, text):
 def _start(setter):
     """One picture and one sentence for each lesson."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) "
-                      r"\| (\d+) \| (.*?) \| (.*?) \|$", text, re.M)
     cards = []
-    for title, stem, minutes, needs, sentence in rows:
+    for title, stem, minutes, needs, sentence in _lessons():
         if f"{stem}.html" in setter.pages:
             title, sentence = (x[0].upper() + x[1:] for x in (title, sentence))
             cards.append(
@@ -388,6 +406,12 @@ def _start(setter):
                 f'<h1>{SITE}</h1>{lead}<ol class="cards">{"".join(cards)}</ol>')
 
 
+def _lessons():
+    """(title, name, minutes, what it needs, what it shows) of each lesson, from the README."""
+    return re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) \| (\d+) \| (.*?) \| (.*?) \|$",
+                      (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+
+
 def _document(page, order):
     """A whole HTML page."""
     up = "../" if "/" in page.name else ""
@@ -397,12 +421,11 @@ def _document(page, order):
                   for name, text in links.items() if name == "index.html" or name in order)
     turn = ""
     if page.name in order:
-        around = ["index.html", *order, None]
-        at = around.index(page.name)
+        around, at = ["index.html", *order, None], 1 + order.index(page.name)
+        titles = links | {f"{stem}.html": f"{stem[:2]} {title}" for title, stem, *_ in _lessons()}
         for rel, name, text in (("prev", around[at - 1], "← {}"), ("next", around[at + 1], "{} →")):
             if name:
-                words = links.get(name, name.partition(".")[0].replace("_", " "))
-                turn += f'<a rel="{rel}" href="{name}">{text.format(words)}</a>'
+                turn += f'<a rel="{rel}" href="{name}">{text.format(titles.get(name, name))}</a>'
         turn = f'<nav class="turn" aria-label="Previous and next page">{turn}</nav>'
     title = page.title if page.title == SITE else f"{page.title} · ksvd_ref"
     return f"""<!doctype html>

@@ -222,7 +222,7 @@ def check(exercise, function):
     Parameters
     ----------
     exercise : str
-        Its number, such as "4.1".
+        Its number, such as "4.1" or "E4.1".
     function : callable
 
     Raises
@@ -235,7 +235,7 @@ def check(exercise, function):
     >>> check("4.1", lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))
     E4.1  right
     """
-    tasks = wanted()
+    tasks, exercise = wanted(), str(exercise).removeprefix("E")
     if exercise not in tasks:
         raise ValueError(f"one of the exercises {', '.join(tasks)} expected, got {exercise}")
     scope = runpy.run_path(str(tasks[exercise][0]))

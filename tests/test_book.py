@@ -137,9 +137,18 @@ def test_equations_lead_to_source_lesson_and_test(pages, site):
         row = page.partition(f'<li id="{entry.tag}">')[2].partition("</li>")[0]
         assert len(re.findall('href="source/', row)) == len(entry.functions) + len(entry.tests)
         assert len(re.findall('href="[^"]+#cell-', row)) == len(entry.lessons)
-    lines = (site / "source" / "primal.html").read_text(encoding="utf-8").split("\n")
-    link = re.search(r'href="source/primal.html#(L-\d+)">primal.solve<', page)
+    lines = (site / "source" / "primal.py.html").read_text(encoding="utf-8").split("\n")
+    link = re.search(r'href="source/primal.py.html#(L-\d+)">primal.solve<', page)
     assert any(f'id="{link[1]}"' in line and "solve" in line for line in lines)
+
+
+@pytest.mark.parametrize("text, made", [
+    ("W_eᵀφ(x_i)", "W<sub>e</sub>ᵀφ(x<sub>i</sub>)"), ("K_rows", "K<sub>rows</sub>"),
+    ("E = KH_r", "E = KH<sub>r</sub>"), ("λ′_l σ_l²", "λ′<sub>l</sub> σ<sub>l</sub>²"),
+    ("D̂^{-1/2}", "D̂<sup>-1/2</sup>"), ("(x)^degree", "(x)<sup>degree</sup>"),
+    ("log_factor, `H_e`", "log_factor, <code>H_e</code>"), ("R_{i−j}", "R<sub>i−j</sub>")])
+def test_subscripts(text, made):
+    assert book._subscripts(text) == made
 
 
 def luminance(colour):
@@ -243,7 +252,8 @@ def test_text_is_escaped_and_formulas_are_mathml(setter):
     """A tag leads to the index, a name to its source, < and & are no markup."""
     made = setter.prose("a < b & c, (K.12), K.12.3, `primal.solve(Phi, Psi)`, $K^\\top < 1$")
     assert "a &lt; b &amp; c" in made and made.count('href="equations.html#K.12"') == 1
-    assert re.search(r'<code><a href="source/primal.html#L-\d+">primal.solve\(Phi, Psi\)</a>', made)
+    link = r'<code><a href="source/primal.py.html#L-\d+">primal.solve\(Phi, Psi\)</a>'
+    assert re.search(link, made)
     assert "<msup><mi>K</mi><mo>&#x022A4;</mo></msup>" in made
     assert setter.output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
 
@@ -256,6 +266,10 @@ def test_text_is_escaped_and_formulas_are_mathml(setter):
     (r"\Phi", '<mi mathvariant="normal">&#x003A6;'), (r"\varphi", "<mi>&#x003C6;"),
     (r"a/b", '<mo lspace="0" rspace="0">&#x0002F;'),
     (r"\log p", '<mi>log</mi><mspace width="0.167em"/><mi>p'), (r"\exp(x)", "<mi>exp</mi><mo"),
+    (r"a = +b", '<mo form="prefix">&#x0002B;'), (r"\mathcal L", "<mi>ℒ</mi>"),
+    (r"\mathbf 1", "<mn>𝟏"),
+    (r"\mathbb R^M", "<mi>ℝ</mi>"), (r"\mathcal N", "<mi>𝒩</mi>"), (r"\mathbf x", "<mi>𝐱</mi>"),
+    (r"\begin{aligned}a:& b\end{aligned}", '<mtd columnalign="right"><mi>a</mi><mi>:</mi></mtd>'),
     (r"\begin{matrix}a\\b\end{matrix}", "<mtr><mtd><mi>a</mi></mtd></mtr><mtr><mtd><mi>b"),
 ])
 def test_typography(setter, formula, made):

@@ -57,7 +57,7 @@ def test_every_page(page, address, site):
     """No error, no failed request, no formula without size, no sideways scroll, and nothing that
     axe finds wrong (names, order, contrast, focus).
     """
-    names = sorted(path.name for path in site.glob("*.html")) + ["source/primal.html"]
+    names = sorted(path.name for path in site.glob("*.html")) + ["source/primal.py.html"]
     assert len(names) > 15
     for name in names:
         page.goto(f"{address}/{name}", wait_until="load")

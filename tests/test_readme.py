@@ -67,7 +67,7 @@ def test_index_and_check(words, desk, capsys):
     if words.startswith("equations"):
         assert status == 0 and "K.12  " in out and ("K.15  " in out) == (words == "equations")
     else:
-        assert status == 1 and ("work_2.ipynb,,,,,,,,,,1" in out if "--csv" in words
+        assert status == 1 and ("work_2.ipynb,1,,,1,3" in out if "--csv" in words
                                 else "score_new_row        1  right" in out)
 
 
