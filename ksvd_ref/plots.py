@@ -1,10 +1,12 @@
 """The figures of the lessons: a matrix, its spectrum, its two embeddings.
 
 Every function draws into Matplotlib axes that it is given; `overview` makes its own figure. Arrays
-are NumPy arrays (backend.to_device first). Matplotlib is imported only when `overview` is called.
+are NumPy arrays (backend.to_device first). Matplotlib is imported only when one is drawn.
 
 No equation: figures.
 """
+import itertools
+
 import numpy as np
 
 ROWS, COLUMNS = "#0072B2", "#D55E00"        # Okabe and Ito: row side blue, column side vermilion
@@ -76,7 +78,8 @@ def embedding(ax, scores, *, labels=None, color=ROWS, title="", most=12):
     color : colour
     title : str
     most : int
-        If there are more points, only this many, the farthest from the middle, get their label.
+        If there are more points, only this many, the farthest from the middle, get their label;
+        one that would lie on another label or point, wherever it is put, is left out.
     """
     first = scores[:, 0]
     second = scores[:, 1] if scores.shape[1] > 1 else np.zeros_like(first)
@@ -88,9 +91,26 @@ def embedding(ax, scores, *, labels=None, color=ROWS, title="", most=12):
     if labels is not None:
         far = np.hypot((first - first.mean()) / (first.std() or 1.0),
                        (second - second.mean()) / (second.std() or 1.0))
-        for i in np.argsort(-far, kind="stable")[:most]:
-            ax.annotate(_label(labels[i]), (first[i], second[i]), fontsize=7,
-                        xytext=(2, 2), textcoords="offset points")
+        some = np.argsort(-far, kind="stable")[:most]
+        _annotate(ax, np.stack([first, second], axis=1), {i: _label(labels[i]) for i in some})
+
+
+def _annotate(ax, points, labels):
+    """Each label takes the first free one of sixteen places around its point."""
+    from matplotlib.transforms import Bbox
+    ax.figure.draw_without_rendering()              # the layout decides where the points lie
+    taken = [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in ax.transData.transform(points)]
+    for i, text in labels.items():
+        for far, x, y in itertools.product((3, 9), (1, 0, -1), (1, 0, -1)):
+            note = ax.annotate(text, points[i], fontsize=7, xytext=(far * x, far * y),
+                               textcoords="offset points", ha=("center", "left", "right")[x],
+                               va=("center", "bottom", "top")[y])
+            box = note.get_window_extent()
+            if (x or y) and not any(map(box.overlaps, taken)) and all(
+                    ax.bbox.contains(*corner) for corner in box.corners()):
+                taken.append(box)
+                break
+            note.remove()
 
 
 def _label(text, most=20):

@@ -42,6 +42,21 @@ def test_embedding(ax):
     assert [t.get_text() for t in ax.texts] == ["far"]
 
 
+def test_labels_do_not_overlap():
+    """Twelve points in a heap: those labels that have room stand apart, in the axes; most have."""
+    figure, ax = plt.subplots(layout="constrained")
+    rng = np.random.default_rng(0)
+    names = [f"label {i}" for i in range(12)]
+    plots.embedding(ax, rng.standard_normal((12, 2)) * [1, 0.3], labels=names)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert 9 <= len(boxes) == len({text.get_text() for text in ax.texts} & set(names))
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert all(ax.bbox.padded(3).contains(*corner) for corner in box.corners())
+    plots.embedding(ax, np.zeros((3, 2)), labels=["a" * 20] * 3)       # one on another: no crash
+
+
 def test_embedding_of_one_component(ax):
     plots.embedding(ax, np.array([[1.0], [2.0]]), labels=["a", "b"])
     np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[1, 0], [2, 0]])
