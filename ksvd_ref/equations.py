@@ -361,9 +361,9 @@ def objective_in_matrix_form(s):
 
 @equation
 def lagrangian(s):
-    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 (Eq. K.11).
+    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 at the solution (Eq. K.11).
 
-    At the solution the constraints vanish, and J with them.
+    The constraints vanish there, and J with them.
     Source: derived; Chen et al. 2023.
     """
     xp = namespace(s.E, s.R)
@@ -606,7 +606,7 @@ def every_subset_is_stationary(s):
 
 @equation
 def objective_at_another_weight(s):
-    """J(Wₑ, Wᵣ, Λ′) = Σ_l (λ′_l σ_l² − σ_l) for any Λ′ (claim V4).
+    """J(Wₑ, Wᵣ, Λ′) = Σ_l (λ′_l σ_l² − σ_l) at the solution, for any Λ′ (claim V4).
 
     So it vanishes for Λ′ = Λ, and hardly for another. Here λ′ = 1/σ₁ for all components.
     Source: derived.
@@ -619,9 +619,10 @@ def objective_at_another_weight(s):
 
 @equation
 def objective_grows_with_the_weight(s):
-    """J(2Λ) − J(Λ) = Σ_l λ_l ½ (‖e_l‖² + ‖r_l‖²) (claim V6).
+    """J(2Λ) − J(Λ) = Σ_l λ_l ½ (‖e_l‖² + ‖r_l‖²) at the solution (claim V6).
 
-    ∂J/∂λ_l = ½ (‖e_l‖² + ‖r_l‖²) has no zero, so stationarity cannot fix Λ.
+    As at any W. ∂J/∂λ_l = ½ (‖e_l‖² + ‖r_l‖²) is zero only where both scores vanish, and at the
+    solution they do not: stationarity cannot fix Λ.
     Source: derived.
     """
     xp = namespace(s.E, s.R)
@@ -633,7 +634,7 @@ def objective_grows_with_the_weight(s):
 
 @equation
 def objective_is_unbounded(s):
-    """J(2 Wₑ, 0) = 2 tr Σ, four times J(Wₑ, 0) (claim V8).
+    """J(2 Wₑ, 0) = 2 tr Σ, four times J(Wₑ, 0), at the solution (claim V8).
 
     J grows with the square of W: there is no maximum.
     Source: derived.
@@ -645,9 +646,9 @@ def objective_is_unbounded(s):
 
 @equation
 def bounded_variational_form(s):
-    """tr HₑᵀKHᵣ = Σ_l σ_l (claim V10).
+    """tr HₑᵀKHᵣ = Σ_l σ_l, the maximum of tr AᵀKB over orthonormal A, B (claim V10).
 
-    The maximum of tr AᵀKB over orthonormal A and B: a variational form that is bounded.
+    A variational form that is bounded. The s leading components, against one other A and B.
     By von Neumann's trace inequality.
     Source: derived.
     """
@@ -683,9 +684,9 @@ def one_sided_flip_is_wrong_by_2_sigma(s):
 
 @equation
 def rotation_is_the_same_on_both_sides(s):
-    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I (claim V13).
+    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I; QᵀΣQ = Σ only within a repeated σ (claim V13).
 
-    K.15 in another basis; diagonal again only if Q turns within a repeated σ. Q is a reflection.
+    K.15 in another basis, and K.15 itself only if Q keeps Σ. Here Q is a reflection.
     Source: derived.
     """
     xp = namespace(s.K)
@@ -709,7 +710,7 @@ def normalisation_of_the_weights(s):
 
 @equation
 def reconstruction_from_scores(s):
-    """E Λ Rᵀ = Hₑ Σ Hᵣᵀ, which is K at full rank (claim V15).
+    """E Λ Rᵀ = Hₑ Σ Hᵣᵀ, which is K if s = r (claim V15).
 
     Source: derived; Chen et al. 2023.
     """

@@ -42,7 +42,9 @@ def test_subspace_iteration_finds_the_leading_components(seed):
 @SEEDS
 @pytest.mark.parametrize("k", range(4))
 def test_inertia_of_the_hessian(k, seed):
-    """V9. The Hessian at λ = 1/σ_k has p + k − 1 positive, 1 zero, p − k negative directions."""
+    """V9. Full column rank, distinct σ: the Hessian of one component at λ = 1/σ_k has p + k − 1
+    positive, 1 zero, p − k negative directions.
+    """
     rng = np.random.default_rng(seed)
     Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
     Lambda = 1.0 / np.linalg.svd(Phi @ Psi.T)[1][k:k + 1]
@@ -58,7 +60,7 @@ def test_inertia_of_the_hessian(k, seed):
 
 @SEEDS
 def test_trace_of_the_weights(seed):
-    """V38. tr(W_eᵀW_r) = Σσ_l, with no further Σ."""
+    """V38. tr(W_eᵀW_r) = Σσ_l for unit-norm H, with no further Σ."""
     rng = np.random.default_rng(seed)
     Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
     U, sigma, Vt = np.linalg.svd(Phi @ Psi.T, full_matrices=False)

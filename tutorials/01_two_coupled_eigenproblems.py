@@ -48,7 +48,8 @@ print(f"by hand against dual.solve: {gap:.1e}")
 # diagonal of $\Sigma$ (K.7, K.15; Lanczos, 1958):
 # $$ K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad H_e^\top H_e = I = H_r^\top H_r. $$
 # With as many components as $K$ has rank, they rebuild it: $K = H_e \Sigma H_r^\top$ (K.6), the
-# singular value decomposition.
+# singular value decomposition. Tags such as K.7 are those of the equation index:
+# `ksvd-ref equations K.7` prints its entry.
 # %%
 K, provinces = datasets.canada_migration()
 H_e, sigma, H_r = dual.solve(K)

@@ -71,7 +71,8 @@ assert np.abs(mirrored - K).max() == 6.0            # 9 instead of 3 for the way
 #
 # - symmetric PSD, as one map gives it: $h_e = h_r$ and $\sigma$ = eigenvalue; the kernel SVD is
 #   kernel PCA, uncentred (D35);
-# - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative;
+# - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative
+#   (unless an eigenvalue and its negative both occur: those mix);
 # - asymmetric: two different vectors per component.
 # %%
 def cosines(K):
@@ -81,6 +82,8 @@ def cosines(K):
 
 sigma, inner = cosines(np.array([[1.0, 2.0], [2.0, 1.0]]))
 np.testing.assert_allclose([sigma, inner], [[3, 1], [1, -1]], atol=1e-14)       # 3 and -1: D12
+swap, (e, r) = np.eye(2)[::-1], np.eye(2)           # eigenvalues 1 and -1, sigma = 1 twice:
+assert np.all(swap @ r == e) and np.all(swap.T @ e == r) and e @ r == 0             # they mix
 psd = kernels.exponential(Q_head, Q_head)                           # queries against queries
 sigma, inner = cosines(psd)
 np.testing.assert_allclose(sigma, np.linalg.eigvalsh(psd)[::-1], atol=1e-12 * sigma[0])
@@ -234,9 +237,10 @@ plt.show()
 # With `from ksvd_ref import exercises`, `exercises.check("2.1", predicted_rank)` says whether your
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E2.1** (about 5 lines) Predict, then run: the rank of a kernel matrix of N and M random points
-#   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above.
-# - **E2.2** (about 3 lines) New rows, centred from kernel values alone. Do not call `center_rows`.
+# - **E2.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
+#   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in
+#   exact arithmetic.
+# - **E2.2** (1 line) New rows, centred from kernel values alone. Do not call `center_rows`.
 # - **E2.3** (about 4 lines, a proof by numbers) Scale rows and columns of a positive square matrix
 #   until both sum to 1, and see $\sigma_1$ become 1.
 # %%

@@ -145,8 +145,8 @@ assert np.abs(np.linalg.eigvalsh(dual.shifted_matrix(K)) - np.mean(sigma[:2])).m
 #   $H_eH_e^\top$ of a tied block, never its single vectors.
 # - **Scale** (V14): with unit vectors $U, V$ and any positive diagonal $\Delta$, $H_e = U\Delta$
 #   and $H_r = V\Delta$ solve K.15 too, and $W_e^\top W_r = \Delta\Sigma\Delta$. So length 1 is
-#   a normalisation that **we add**. Two scales are worth a name (V15): $\Delta = I$ has
-#   $K = E\Lambda R^\top$, and $\Delta = \Sigma^{-1/2}$ has $K = ER^\top$.
+#   a normalisation that **we add**. Two scales are worth a name (V15): with all $r$ components
+#   $\Delta = I$ has $K = E\Lambda R^\top$, and $\Delta = \Sigma^{-1/2}$ has $K = ER^\top$.
 # %%
 def residual(K, H_e, sigma, H_r):
     gaps = np.r_[K @ H_r - H_e * sigma, K.T @ H_e - H_r * sigma]        # (N + M, s)
@@ -240,11 +240,12 @@ plt.show()
 # With `from ksvd_ref import exercises`, `exercises.check("3.1", mend_signs)` says whether your
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E3.1** (about 2 lines) The columns of $H_r$ have lost their signs. Predict which number tells
+# - **E3.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
 #   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
-# - **E3.2** (about 3 lines) Return $W_e$ and $W_r$, all components, for which $K = ER^\top$.
-# - **E3.3** (about 3 lines, a proof by numbers) Return $\Lambda$, 1-d, from scores alone: $E$ and
-#   $H_e$ of a solution at an unknown scale $\Delta$, in any order of the components.
+# - **E3.2** (about 3 lines) The weights of the kernel SVD, all components, at the scale $\Delta$
+#   for which $K = ER^\top$.
+# - **E3.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
+#   solution at an unknown scale $\Delta$, in any order of the components.
 # %%
 def mend_signs(K, H_e, H_r):
     raise NotImplementedError("Exercise 3.1: the H_r whose pairs fit H_e")

@@ -81,7 +81,7 @@ plt.show()
 # $$\Phi^\top\Phi\,W_e\Lambda = W_r, \qquad \Psi^\top\Psi\,W_r\Lambda = W_e.$$
 # With the covariances $\Sigma_\varphi = \Phi^\top\Phi/N$, $\Sigma_\psi = \Psi^\top\Psi/M$ and the
 # columns of the weights as $w_\varphi = w_r/\sqrt N$, $w_\psi = w_e/\sqrt M$ this is the coupled
-# covariances eigenproblem of Tao et al. (K.35, V32), whose $\lambda$ is not $1/\sigma$:
+# covariances eigenproblem of Tao et al. (K.35), whose $\lambda$ is not $1/\sigma$:
 # $$\Sigma_\varphi w_\psi = \lambda w_\varphi, \quad \Sigma_\psi w_\varphi = \lambda w_\psi, \quad
 #   \lambda = \sigma/\sqrt{NM}.$$
 # %%
@@ -89,15 +89,16 @@ gap = max(np.abs(Phi.T @ Phi @ W_e / sigma - W_r).max() / np.abs(W_r).max(),
           np.abs(Psi.T @ Psi @ W_r / sigma - W_e).max() / np.abs(W_e).max())
 print(f"K.17, largest relative difference: {gap:.0e}")
 assert gap < 1e-11                                                      # eps |Phi|^2 / sigma_32
-w_phi, w_psi, lam = W_r / 64 ** 0.5, W_e / 64 ** 0.5, sigma / 64        # N = M = 64
-assert np.abs(Phi.T @ Phi / 64 @ w_psi - lam * w_phi).max() < 1e-12 * sigma[0]
-assert np.abs(Psi.T @ Psi / 64 @ w_phi - lam * w_psi).max() < 1e-12 * sigma[0]
+w_phi, w_psi = weights.W_r / 27 ** 0.5, weights.W_e / 11 ** 0.5         # N = 27 articles, M = 11
+lam = weights.sigma / (27 * 11) ** 0.5
+assert np.abs(A[~held].T @ A[~held] / 27 @ w_psi - lam * w_phi).max() < 1e-12
+assert np.abs(w_phi / 11 - lam * w_psi).max() < 1e-12                   # Psi^T Psi = I
 # %% [markdown]
 # ## 4. The route that is safe
 # With the QR decompositions $\Phi = Q_\varphi R_\varphi$, $\Psi = Q_\psi R_\psi$ (K.39)
 # $$K = Q_\varphi (R_\varphi R_\psi^\top) Q_\psi^\top, \qquad
 #   R_\varphi R_\psi^\top = U\Sigma V^\top,$$
-# where the triangles $R$ are $(p, p)$. So $H_r = Q_\psi V$, and
+# where the triangles $R$ are $(p, p)$ if $N, M \ge p$. So $H_r = Q_\psi V$, and
 # $W_e = \Psi^\top H_r = R_\psi^\top Q_\psi^\top Q_\psi V = R_\psi^\top V$. Neither $K$ nor any $Q$
 # is needed, and nothing is divided by $\sigma$. The mirror image is $W_r = R_\varphi^\top U$, and
 # $K^\top = \Psi\Phi^\top$ only exchanges the sides (V17).
@@ -112,9 +113,11 @@ for got in (by_qr, primal.solve(Phi, Psi), primal.solve(Psi, Phi)[::-1]):       
     print(f"weights and sigma without K against those from K: {gap:.0e}")
     assert gap < 1e-10
 assert 1e12 / (2e4 * 32 ** 2 + 32 ** 3) > 40_000                        # N = M = 10 000, p = 32
+assert 156 < 1e8 / (2e4 * 32) < 157
 # %% [markdown]
 # The dual holds $NM$ numbers and takes $O(NM\min(N, M))$ operations, the primal $(N + M)p$ numbers
-# and $O((N + M)p^2 + p^3)$ operations, at $N = M = 10\,000$, $p = 32$ forty thousand times less.
+# and $O((N + M)p^2 + p^3)$ operations: at $N = M = 10\,000$, $p = 32$ forty thousand times fewer
+# operations, on 156 times fewer numbers.
 #
 # ## 5. The route that is fast, and when it fails
 # Products are cheaper than QR, and K.17 needs only the Gram matrices $\Phi^\top\Phi$ and
@@ -128,15 +131,17 @@ assert 1e12 / (2e4 * 32 ** 2 + 32 ** 3) > 40_000                        # N = M 
 # %%
 T = np.linalg.qr(rng.standard_normal((2, 2)))[0]
 left, right = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (30, 20))
-t, off = np.logspace(0, -8, 17), {"Gram": [], "QR": []}
+t, kappa, off = np.logspace(0, -8, 17), [], {"Gram": [], "QR": []}
 for small in t:
     rows, columns = left * [2.0, small] @ T, right * [small, 1.0] @ T
+    kappa.append(np.linalg.norm(rows, 2) * np.linalg.norm(columns, 2) / small)
     squares = np.sort(np.linalg.eigvals(columns.T @ columns @ rows.T @ rows).real)[::-1]
     R_phi, R_psi = (np.linalg.qr(A, mode="r") for A in (rows, columns))
     by_qr = np.linalg.svd(R_phi @ R_psi.T, compute_uv=False)
     for name, found in (("Gram", np.sqrt(np.abs(squares))), ("QR", by_qr)):
         off[name].append(max(1e-17, *abs(found / [2 * small, small] - 1)))
-kappa = 2 / t
+kappa = np.array(kappa)
+assert np.abs(kappa * t / 2 - 1).max() < 1e-12
 lines = {name: np.polyfit(np.log(kappa[6:]), np.log(off[name][6:]), 1)[0] for name in off}
 print(f"slopes: Gram {lines['Gram']:.1f}, QR {lines['QR']:.1f}; Gram ends at {off['Gram'][-1]:.0e}")
 assert off["Gram"][-1] > 0.01 and max(off["QR"]) < 1e-7
@@ -193,7 +198,7 @@ for m in (40, 4000):
     wrong = np.array([P @ S.T for P, S in pairs]) - target              # (20, 64, 64)
     one, mean, predicted = size(wrong), size(wrong.mean(axis=0)), size(np.sqrt(variance / m))
     print(f"m = {m}: error {one:.3f}, predicted {predicted:.3f}, of the mean of 20 {mean:.3f}")
-    assert abs(one / predicted - 1) < 0.3                               # D34
+    assert abs(one / predicted - 1) < (0.3 if m == 40 else 0.03)        # D34; without -1: 0.05
     assert mean < 0.5 * one                                             # 0.22 if unbiased: V21
 # %% [markdown]
 # ## 8. A primal for any matrix
@@ -223,9 +228,9 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E4.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
-# - **E4.2** (about 2 lines) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
+# - **E4.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
 # - **E4.3** (about 2 lines, a proof by numbers) From any matrix $Z$ of the shape of $A^\top$, make
-#   a $C$ with $ACA = A$ that depends on $Z$, whatever the rank of $A$.
+#   a $C$ with $ACA = A$ that depends on $Z$, for any $A$ that has no inverse.
 # %%
 def score_new_row(phi_new, H_r, Psi):
     raise NotImplementedError("Exercise 4.1: two products, no kernel matrix of all rows")

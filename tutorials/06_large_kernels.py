@@ -174,9 +174,9 @@ np.testing.assert_allclose(dual.solve_golub_kahan(batch, 2).sigma, sigma, rtol=1
 # vectors, as in `dual.solve_golub_kahan`, finds a $\sigma$ as often as it is asked for.
 #
 # ## 5. A few rows and columns: asymmetric Nyström
-# Choose $n$ row and $m$ column landmarks and evaluate $K_{N,m}$, $K_{nm}$, $K_{n,M}$ only (K.37):
+# Choose $n$ row and $m$ column landmarks and evaluate $K_{N,m}$, $K_{nm}$, $K_{n,M}$ only (V33):
 # $$\hat K = K_{N,m}\,K_{nm}^+\,K_{n,M}.$$
-# It is exact if the corner has the rank of $K$ (V33); `nystrom.solve` gives its factors. The
+# It is exact if the corner has the rank of $K$; `nystrom.solve` gives its factors (K.37). The
 # pseudo-inverse matters: a landmark drawn twice makes the corner singular.
 # %%
 left, right = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
@@ -212,9 +212,9 @@ bad = np.array([error(np.flatnonzero(label < 3), n, n // 2) for n in sizes])
 best = np.array([np.linalg.norm(spectrum[n // 2:]) for n in sizes]) / np.linalg.norm(K)
 every = error(np.arange(360), 6, None)
 print(f"good: {min(good / best):.1f} to {max(good / best):.1f} x best; all of 6: {every:.0f} |K|")
-assert np.all(good >= best) and max(good / best) < 100 and good[-1] < 0.01 and bad[-1] > 0.1
+assert np.all(good >= best) and max(good / best) < 13 and good[-1] < 0.01 and bad[-1] > 0.1
 assert every > 10                                                       # worse than K = 0
-# %% Error against landmarks: good ones stay near the best of their rank, bad ones do not fall
+# %% Error against landmarks: good ones within about 12 times the best, bad ones do not fall
 figure, ax = plt.subplots(figsize=(5.8, 3.4))
 ax.loglog(sizes, bad, "^-", label="bad: three clusters of six")
 ax.loglog(sizes, good, "o-", label="good: all clusters")
@@ -226,13 +226,14 @@ plt.show()
 
 
 # %% [markdown]
-# More landmarks in the wrong place do not help; a fair sample follows the best of its rank.
+# More landmarks in the wrong place do not help; a fair sample follows the best of its rank, within
+# a factor of about 12.
 #
 # ## Exercises
 # With `from ksvd_ref import exercises`, `exercises.check("6.1", kappa_seen)` says whether your
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E6.1** (about 3 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
+# - **E6.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 #   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
 # - **E6.2** (1 line) The triangle of two triangles, without `primal.merge`.
 # - **E6.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
@@ -254,11 +255,12 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
 # Three questions without code.
 #
 # 1. Adding Gram matrices is associative too, and cheaper. Why does `solve_chunks` not do it?
-# 2. A $\sigma$ of $K$ occurs 20 times, and you ask Golub-Kahan for $s = 5$ components. What do you
-#    get, and what do you know about $\sigma_6$?
+# 2. The largest $\sigma$ of $K$ occurs 20 times, and you ask Golub-Kahan for $s = 5$ components.
+#    What do you get, and what does the answer tell you about $\sigma_6$?
 # 3. All rows of $K$ are landmarks, $n = N$, but only $m < M$ columns. When is $\hat K = K$?
 #
-# *Where this is used.* Lessons 08 to 10; `tests/benchmarks.py` times it against SciPy.
+# *Where this is used.* Lesson 12 runs `primal.solve` and `dual.solve_golub_kahan` on other array
+# libraries; `tests/benchmarks.py` times them against the solvers of others.
 #
 # *Further reading.* Golub and Van Loan, *Matrix Computations*. Golub and Kahan, SIAM J. Numer.
 # Anal. B 2(2), 1965. Williams and Seeger, Using the Nyström method to speed up kernel machines,

@@ -80,8 +80,9 @@ def check_1_2(function):
 
 # %% [markdown]
 # **E1.3** After $t$ rounds $h_r \propto (K^\top K)^t h$. In each round the second component loses
-# a factor $(\sigma_2/\sigma_1)^2$ against the first, so the first pair comes out: power iteration
-# on $K^\top K$. Rows answer columns, so it needs no square matrix and keeps the signs together.
+# a factor $(\sigma_2/\sigma_1)^2$ against the first. So the first pair comes out if
+# $\sigma_1 > \sigma_2$ and $h$ is not orthogonal to $h_{r1}$: power iteration on $K^\top K$. Rows
+# answer columns, so it needs no square matrix and keeps the signs together.
 # %%
 def mutual_weights(K, h, steps):
     h_r = h / np.linalg.norm(h)

@@ -9,7 +9,8 @@ from ksvd_ref.exercises import compare, numbers
 
 
 # %% [markdown]
-# **E2.1** The number of features, or the shorter side if there are not enough points.
+# **E2.1** The number of features, or the shorter side if there are not enough points. Rounding may
+# hide the small singular values of an rbf; the check takes a narrow one, of one set of points.
 # %%
 def predicted_rank(name, N, M, d):
     features = {"linear": d, "cosine": d, "square": d * (d + 1) // 2,

@@ -114,8 +114,9 @@ def check_4_3(function):
 
 # %% [markdown]
 # The questions. 1. $T = W_e\Sigma^{-1/2}$ if $s = p$: then $W_e' = W_r' = \Sigma^{1/2}$. 2. That
-# $H$ is $E\Lambda$ of these very scores, and that $W_r = \Phi^\top H_e$ closes the circle: only
-# then are they singular vectors. 3. $h_eh_r^\top\Psi = h_ew_e^\top$: the weight is the slope.
+# $H$ is $R\Lambda$, the weighted scores of the *other* side, $R = \Psi W_r$, and that
+# $W_r = \Phi^\top H_e$ with $H_e = E\Lambda$ closes the circle: only then are they singular
+# vectors. 3. $h_eh_r^\top\Psi = h_ew_e^\top$: the weight is the slope.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "4.1": (score_new_row,
