@@ -44,10 +44,10 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
               e_i = W_{e|X}^\top \varphi(q_i), \quad r_i = W_{r|X}^\top \varphi(k_i), \qquad
               W_{e|X} = F^\top W_e, \quad W_{r|X} = F^\top W_r
 
-    The layer of Chen et al., NeurIPS 2023. Without F the weights are data-independent, W_{e|X} =
-    W_e.
+    The layer of Chen et al., NeurIPS 2023; the bias is that of their code. Without F the weights
+    are data-independent, W_{e|X} = W_e.
 
-    Source: Chen et al. 2023.
+    Source: Chen et al. 2023; code of Chen et al. 2023.
 
     Parameters
     ----------
@@ -480,7 +480,7 @@ def even_rows(X, n, *, mask=None):
 
     .. math:: F_k = x_{\lfloor k (N - 1) / (n - 1) \rfloor}, \qquad k = 0, \dots, n - 1
 
-    Choose n = min(N, s * rank_multi), 10 or 5 times s in the paper's experiments; for n > N rows
+    Choose n = min(N, s * rank_multi), 10 or 5 times s in the released scripts; for n > N rows
     repeat. The grid is that of the published code (Chen et al., NeurIPS 2023, from truncated
     floating-point steps there): a fixed one, to which the random-projection argument for sampled
     rows does not apply. That code takes padded steps too.
@@ -893,12 +893,13 @@ def paper_lambda(Lambda, N):
 
 
 def mean_of_squares(J):
-    r"""Penalty of the sequences each for itself, mean(J²) (Eq. K.27), as in the paper.
+    r"""L + η Σₗ Jₗ², the loss of the task and of the layers (Eq. K.27): one layer's part, mean(J²).
 
     .. math:: \operatorname{mean}_b J_b^2
 
-    Times eta, and added up over the layers, it is what the loss of the task is increased by. The
-    published code does this for time series, reinforcement learning and text.
+    Each sequence for itself, as in the paper. Times eta, and added up over the layers, it is what
+    the loss L of the task is increased by. The published code does this for time series,
+    reinforcement learning and text.
 
     Source: Chen et al. 2023.
 

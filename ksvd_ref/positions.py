@@ -228,11 +228,14 @@ defvjp(_traced_shift, lambda answer, raw: lambda g: _unshift(g, *raw.shape[-2:])
 
 
 def offset_table(table, N, M):
-    r"""Rows of a learned table for every offset, those beyond its ends clipped (Eq. S.17).
+    r"""κ_exp(f, f′) e^{⟨q, a_{i−j}⟩} with a learned table a (Eq. S.17): its rows for all offsets.
 
     .. math:: R_r = a_{\mathrm{clip}(r, -L, L)}
 
-    Source: Tsai et al. 2019; Shaw et al. 2018.
+    Beyond the ends of the table its last row counts. `relative` divides by sqrt(d), a factor that
+    a learned table takes up.
+
+    Source: Tsai et al. 2019; Shaw et al. 2018; Huang et al. 2018.
 
     Parameters
     ----------
@@ -273,14 +276,15 @@ def offset_table(table, N, M):
 
 
 def turned(C, *, first=0):
-    r"""Coefficients turned by the query's position: the kernel of Transformer-XL (Eq. S.14).
+    r"""κ_exp(f, f′) κ_f(t, t′), the product of Transformer-XL (Eq. S.14): coefficients, turned.
 
     .. math:: \langle c_i, t_{i-j} \rangle = \langle \psi_i, t_j \rangle, \quad
               \psi_{i,p} = (-c_{2p} \cos \omega_p i + c_{2p+1} \sin \omega_p i,\;
                             c_{2p} \sin \omega_p i + c_{2p+1} \cos \omega_p i)
 
-    So Transformer-XL's product of a content and an offset kernel is one exponential kernel, of
-    queries [q, psi] and keys [k, t].
+    The coefficients c of the second factor come from the query and are turned by its position. So
+    the product of a content and an offset kernel is one exponential kernel, of queries [q, psi]
+    and keys [k, t].
 
     Source: Tsai et al. 2019; Dai et al. 2019.
 

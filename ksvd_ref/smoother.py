@@ -93,7 +93,7 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
         silent about its sign. 0 unless told: a guard hides that a signed kernel is no smoother.
     **parameters
         scale (exponential, sqrt(d) unless told); gamma (rbf, 1); degree, gamma, coef0 (polynomial,
-        2, 1, 1). The forms of Tsai et al. are gamma = 1 / sqrt(d) for rbf and coef0 = 0.
+        2, 1, 1). rbf without 1/2 (S.9) is gamma = 1 / sqrt(d), without + 1 (S.8) is coef0 = 0.
 
     Returns
     -------

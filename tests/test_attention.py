@@ -121,7 +121,8 @@ def test_any_number_of_batch_axes():
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "F"])
 def test_canonical_attention_with_dual_values(name):
-    """V27. Any W_e has dual values (Ψ⁺)ᵀW_e, trained or not; attention with values H_r gives H_eΣ.
+    """V27. If Ψ has full column rank, any W_e has dual values (Ψ⁺)ᵀW_e, trained or not; attention
+    with values H_r gives H_eΣ.
 
     K.21, V28. With the KSVD solution as weights, e_i = sum_j K_ij h_rj = (H_e Sigma)_i.
     """
@@ -148,6 +149,12 @@ def test_canonical_attention_with_dual_values(name):
     values = np.linalg.pinv(Psi).T @ W_any
     any_E = primal_attention(Q[None], K[None], weights._replace(W_e=W_any[None]), **options)[1].E
     np.testing.assert_allclose(any_E[0], kernel @ values, rtol=1e-8, atol=1e-8)     # a pinv
+    # a column that Psi lacks and Phi has: K = [1], scores 1, but values 0
+    Q, K, w = np.array([[[1.0, 1.0]]]), np.array([[[1.0, 0.0]]]), np.array([[[0.0], [1.0]]])
+    weights = PrimalWeights(w, w, np.ones((1, 1)), np.ones((2, 1)), np.zeros(1))
+    (E, _), values = primal_attention(Q, K, weights, features="identity")[1], w[0].T @ \
+        np.linalg.pinv(K[0])
+    np.testing.assert_allclose([E[0, 0, 0], (Q[0] @ K[0].T @ values)[0, 0]], [1.0, 0.0])
     assert np.abs(values.T @ values - np.diag(np.diag(values.T @ values))).max() > 1e-3
 
 
@@ -460,7 +467,9 @@ def test_losses(lib, mask):
 
 
 def test_null_space_of_F():
-    """V30. Weights in the null space of Fᵀ change J and not the scores: J = 0 without any score."""
+    """V30. Weights in the null space of Fᵀ change J and not the scores: J = 0 without touching a
+    score.
+    """
     rng = np.random.default_rng(14)
     Q, K, F, weights, *_ = one_head(rng, n=6)
     weights = weights._replace(W_e=2.0 * weights.W_e)
@@ -501,15 +510,16 @@ def test_trace_of_the_effective_weights_drops_F():
 
 
 def test_no_common_solution():
-    """V37. Two sequences with different spectra leave only W = 0 stationary.
+    """V37. At Λ = 1/σ of one sequence only W = 0 is stationary for another that has no such σ.
 
-    Hand: Lambda = 1/2 fits Phi = diag(2, 1); diag(3, 1) has no solution there but W = 0.
+    Hand: Lambda = 1/2 fits Phi = diag(2, 1); diag(3, 1) has no solution there but W = 0. With
+    Lambda = 1 both have one, for sigma = 1 is in both spectra.
 
     The Hessian of J splits into blocks [[lambda phi^2, -1], [-1, lambda psi^2]].
     """
-    def determinants(Phi):
+    def determinants(Phi, Lambda=0.5):
         W = np.zeros((1, 2, 1))
-        weights = PrimalWeights(W, W, np.array([[0.5]]), np.ones((2, 1)), np.zeros(1))
+        weights = PrimalWeights(W, W, np.array([[Lambda]]), np.ones((2, 1)), np.zeros(1))
         J = lambda W_e, W_r: anp.sum(paper_loss(
             primal_attention(Phi[None], np.eye(2)[None], weights._replace(W_e=W_e, W_r=W_r),
                              features="identity")[1], weights._replace(W_e=W_e, W_r=W_r)))
@@ -519,6 +529,8 @@ def test_no_common_solution():
         return [a * d - b * c for a, b, c, d in rows]
     np.testing.assert_allclose(determinants(np.diag([2.0, 1.0])), [0.0, -0.75], atol=1e-15)
     np.testing.assert_allclose(determinants(np.diag([3.0, 1.0])), [1.25, -0.75], atol=1e-15)
+    np.testing.assert_allclose(determinants(np.diag([2.0, 1.0]), 1.0), [3.0, 0.0], atol=1e-15)
+    np.testing.assert_allclose(determinants(np.diag([3.0, 1.0]), 1.0), [8.0, 0.0], atol=1e-15)
 
 
 def test_heads_and_sequences_cancel():

@@ -137,8 +137,8 @@ def test_exponential_kernel_is_a_gaussian_with_two_factors(N, d, seed):
 @SEEDS
 @SIZES
 @pytest.mark.parametrize("name", KERNELS)
-def test_one_map_makes_the_kernel_positive_and_two_do_not(name, N, d, seed):
-    """D10. One map on both sides makes the kernels S.6 to S.9 positive semi-definite, two do not.
+def test_one_map_makes_the_kernel_positive_and_two_need_not(name, N, d, seed):
+    """D10. One map on both sides makes the kernels S.6 to S.9 positive semi-definite, two need not.
     """
     rng = np.random.default_rng(seed)
     X, W_q, W_k = (rng.standard_normal(shape) for shape in ((N, d), (d, d), (d, d)))
@@ -248,7 +248,8 @@ def test_hopfield_energy_never_rises(seed):
     """S.35. Modern Hopfield update: attention whose keys and values are the patterns. Source:
     derived; Ramsauer et al. 2021.
 
-    D37. The Hopfield energy never rises; with patterns of one length the update is mean shift.
+    D37. The Hopfield energy never rises; with patterns of one length the update is mean shift
+    at h² = 1/β.
     """
     rng, beta = np.random.default_rng(seed), 2.0
     X, state = rng.standard_normal((8, 3)), rng.standard_normal((1, 3))
@@ -279,7 +280,8 @@ def test_local_constant_is_biased_at_a_boundary_and_local_linear_is_not():
 
 
 def test_locally_linear_weights_are_no_smoother():
-    """D39. Locally linear weights may be negative: no smoother.
+    """D39. Weights that sum to 1 and give straight lines exactly, as those of locally linear
+    embedding, may be negative: no smoother.
 
     By hand: 0 from 1 and 2 needs the weights 2 and -1; a smoother stays between 1 and 2.
     """

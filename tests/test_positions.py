@@ -214,11 +214,17 @@ def test_concatenation_by_hand():
 
 
 def test_symmetric_product_is_absolute():
-    """D17. S.18 is absolute, not relative, unless W_T W_Tᵀ is a multiple of I on each frequency."""
+    """D17. S.18 is absolute, not relative, unless W_T W_Tᵀ is block-diagonal, a multiple of I for
+    each frequency.
+    """
     t = sinusoids(3, 2)
     kept = t[:, :1]             # W_T keeps sin i alone
     log_kappa = absolute(kept, kept)
     np.testing.assert_allclose([log_kappa[0, 1], log_kappa[1, 2]], [0.0, 0.765], atol=5e-4)
+    t, far = sinusoids(9, 4), lambda T: np.abs(np.diff(np.diag(absolute(T, T), 1))).max()
+    assert far(t * [2.0, 2.0, 3.0, 3.0]) < 1e-14    # a multiple for each frequency
+    assert far(t * [2.0, 1.0, 3.0, 3.0]) > 0.1      # one frequency with two
+    assert far(t @ np.kron([[1.0, 0.0], [0.6, 0.8]], np.eye(2))) > 0.1     # blocks I, not diagonal
 
 
 def test_symmetric_kernel_has_no_previous_token_head():

@@ -437,7 +437,7 @@ def test_linear_kernel_by_chance():
 
 
 def test_polynomial_kernel_is_blind_to_signs():
-    """D9. The homogeneous polynomial kernel is blind to the sign."""
+    """D9. The homogeneous polynomial kernel of degree 2 is blind to the sign."""
     np.testing.assert_array_equal(
         weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0), [[0.5, 0.5]])
     with pytest.raises(ValueError, match="polynomial kernel vanishes"):

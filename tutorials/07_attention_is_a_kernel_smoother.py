@@ -6,7 +6,7 @@
 # **You will learn.** What softmax has to do with Nadaraya and Watson, which kernel is no smoother,
 # why symmetric is not positive semi-definite, and where the order of words comes from.
 #
-# **You need.** Lesson 02 and a Transformer seen once; 60 minutes, and 25 more for the
+# **You need.** Lesson 02 and a Transformer seen once; 90 minutes, and 35 more for the
 # exercises.
 # %%
 from pathlib import Path
@@ -33,12 +33,13 @@ normalised = lambda G: G / G.sum(axis=-1, keepdims=True)
 # $\kappa$ says how much a key counts, the filter $B$ whether the query may see it, 1 or 0 (S.2):
 # $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j.$$
 # With $G_{ij} = \kappa(q_i, k_j)$ it is $O = AV$, where $A_{ij} = B_{ij}G_{ij}$ divided by the sum
-# of its row (S.3). On paper: kernel values $(2, 1)$ and values $(3, 0)$ give $\frac23 \cdot 3 = 2$;
-# hide the first key, and the mean is 0. With a Gaussian kernel of width $h$ (S.9) this is the
-# regression of Nadaraya and Watson (1964).
+# of its row; a row that sees nothing gives zeros (S.3). On paper: kernel values $(2, 1)$ and values
+# $(3, 0)$ give $\frac23 \cdot 3 = 2$; hide the first key, and the mean is 0. With a Gaussian kernel
+# of width $h$ (S.9) this is the regression of Nadaraya and Watson (1964).
 # %% Regression curves of three widths: narrow copies the points, wide flattens to their mean
 K, V = [[np.log(2)], [0.0]], [[3.0], [0.0]]
 assert close(attention([[1.0]], K, V), 2) and close(attention([[1.0]], K, V, mask=[False, True]), 0)
+assert close(attention([[1.0]], K, [[3.0], [4.0]], mask=[False, False]), 0)        # S.3
 x, grid = np.sort(rng.random(60))[:, None], np.linspace(0, 1, 201)[:, None]
 y = np.sin(6 * x) + 0.3 * rng.standard_normal(x.shape)
 fig, ax = plt.subplots(figsize=(7, 3))
@@ -72,10 +73,11 @@ logits = beta * Q @ np.moveaxis(K, -1, -2)
 assert close(A, normalised(np.exp(logits)))                     # softmax: D1
 hidden = np.where(causal(64), logits, -np.inf)                  # keys after the query's own
 assert close(weights(Q, K, mask=causal(64)), normalised(np.exp(hidden)))   # D1, S.4
+assert 17.5 < np.abs(logits[1]).max() < 18.5
 half = lambda X: beta / 2 * (X ** 2).sum(axis=-1)
 of_keys = half(K)[..., None, :]                                 # logarithm of the key weight
 gaussian = -half(Q[1, :, :, None] - K[1, :, None])              # layer 1: (12, 64, 64)
-assert close(half(Q[1])[..., None] + gaussian + of_keys[1], logits[1], 1e-11)      # D3; up to 39
+assert close(half(Q[1])[..., None] + gaussian + of_keys[1], logits[1], 1e-11)      # D3; up to 18
 assert close(weights(Q, K, **rbf, log_factor=of_keys), A)                  # D4
 assert close(weights(Q, K, log_factor=rng.standard_normal((64, 1))), A)    # D7: of queries, cancels
 unit = K / np.sqrt((K ** 2).sum(axis=-1, keepdims=True))
@@ -138,9 +140,12 @@ assert close(offset[5, 2], q[5] @ (sinusoids(1, 8, first=3)[0] @ W_R) / d ** 0.5
 one_query = relative(np.tile(q[0], (N, 1)), R)                  # the same query at every place
 assert close(one_query[1:, 1:], one_query[:-1, :-1])            # a function of i - j,
 assert not close(one_query, one_query.T, 0.1)                   # of its sign too (D21)
-plain = absolute(t, t)                                          # W_T = I: sum of cos w_p (i - j)
+some = t * np.repeat([2.0, 0.0, 1.0, 3.0], 2)                   # W_T a multiple of I for each w_p:
+plain = absolute(some, some)                                    # a sum of c_p^2 cos w_p (i - j)
 assert close(pair, pair.T) and close(plain[1:, 1:], plain[:-1, :-1])
 assert not close(pair[1:, 1:], pair[:-1, :-1], 0.1)             # D17
+mixed = t + 0.5 * np.roll(t, 2, axis=1)                         # blocks I, but not diagonal
+assert not close(absolute(mixed, mixed)[1:, 1:], absolute(mixed, mixed)[:-1, :-1], 0.1)
 fig, axes = plt.subplots(1, 2, figsize=(7, 3.2))
 ticks = {"xticks": (0, 5, 10), "yticks": (0, 5, 10)}
 for ax, image, title in zip(axes, (one_query, pair), ("offsets (XL)", "absolute (Tsai)")):
@@ -149,8 +154,8 @@ for ax, image, title in zip(axes, (one_query, pair), ("offsets (XL)", "absolute 
 plt.show()
 # %% [markdown]
 # Left, one query at all places: only $i - j$ counts, and its sign, so this kernel is not symmetric
-# (D21). Right, no stripes, in spite of the sinusoids: with a $W_TW_T^\top$ that is not a multiple
-# of the identity on each frequency, S.18 is absolute (D17).
+# (D21). Right, no stripes, in spite of the sinusoids: unless $W_TW_T^\top$ is block-diagonal, a
+# multiple of the identity for each frequency, S.18 is absolute (D17).
 #
 # ## 4. Each published attention is one line
 # Vaswani et al. *add* the position, $f + t$ in place of $f$. The values have it too, or not, which
@@ -167,12 +172,16 @@ published = {
     "XL, product": attention(q, k, f @ W_v, log_factor=offset, mask=causal(N)),
     "XL, full": attention(q + u, k, f @ W_v, log_factor=relative(q + v, R), mask=causal(N)),
     "Tsai": attention(f @ W_F, f @ W_F, f @ W_v, log_factor=pair),
-    "Sparse Transformer": attention(q, k, f @ W_v, mask=strided(N, 4)),
+    "Sparse Transformer": attention(a @ W_q, a @ W_k, a @ W_v, mask=strided(N, 4)),
     "Katharopoulos": linear_attention(q, k, f @ W_v, mask=causal(N))}
 # Additive (D16): (f + t)(f' + t') = ff' + ft' + tf' + tt', three factors beside the content's.
 three = absolute(q, t @ W_k) + absolute(t @ W_q, k) + absolute(t @ W_q, t @ W_k)
 assert close(attention(q, k, a @ W_v, log_factor=three), published["Vaswani"])
-# The table has a row for each offset from -2 to 2 and is clipped beyond: 9 - 1 counts as 2.
+# The Sparse Transformer adds too; its filter, both parts in one here, is section 5.
+hidden = np.where(strided(N, 4), np.exp((q @ k.T / 2) + three), 0)
+assert close(normalised(hidden) @ a @ W_v, published["Sparse Transformer"])
+# The table has a row for each offset from -2 to 2 and is clipped beyond: 9 - 1 counts as 2. (Shaw's
+# second table, for the values, is left out.)
 assert close(looked_up[9, [8, 1]], q[9] @ table[[2 + 1, 2 + 2]].T / 2)
 shaw = normalised(np.exp(looked_up) * np.exp(q @ k.T / 2))      # a factor of the kernel (D24)
 assert close(shaw @ f @ W_v, published["Shaw, Huang"])
@@ -193,6 +202,9 @@ assert close(full @ f @ W_v, published["XL, full"]) and not close(full, no_u, 0.
 # %% Maps of four filters: a triangle, a triangle beside a block, a band, a band with stripes
 B = {"causal": causal(N), "memory": memory(N, 4), "window": window(N, 4), "strided": strided(N, 4)}
 assert [int(mask.sum()) for mask in B.values()] == [78, 78 + 4 * N, 42, 54]
+assert B["memory"][0].sum() == 5 and B["memory"][0, 4] and not B["memory"][0, 5]
+assert not any(B[name][0, 1] for name in ("causal", "window", "strided"))  # no key after the query
+assert B["window"][8, 5] and not B["window"][8, 4] and B["strided"][8, [0, 4, 5]].all()
 fig, axes = plt.subplots(1, 4, figsize=(7, 2.2), width_ratios=(12, 16, 12, 12))
 for ax, (title, mask) in zip(axes, B.items()):
     ax.imshow(mask)
@@ -224,23 +236,29 @@ assert close(A[:, 0], 1 / np.arange(1, N + 1))                  # D29
 # %% [markdown]
 # ## 6. Finite features, and two relatives
 # For $\kappa = \langle \phi(q), \phi(k)\rangle$ with positive features $\phi$, sums over keys come
-# first, in $O(N)$; a causal filter is a running state $S_i = S_{i-1} + \phi(k_i)^\top v_i$ (S.31),
-# the same output (D32). The square of the linear kernel has the products of two entries as features
-# (D33). The exponential kernel has random ones only, right in the mean (S.32, lesson 04).
+# first, in $O(N)$; with a causal filter they are a running state (S.31), the same output (D32):
+# $$S_i = S_{i-1} + \phi(k_i)^\top v_i, \qquad z_i = z_{i-1} + \phi(k_i)^\top, \qquad
+#   o_i = \frac{\phi(q_i)\, S_i}{\phi(q_i)\, z_i}.$$
+# The square of the linear kernel has the products of two entries as features (D33). The exponential
+# kernel has no finite ones; random ones are right in the mean (S.32, lesson 04).
 #
 # Fed back as the query, the output of an rbf kernel with keys = values = data is **mean shift**
 # (S.34), a step of $\nabla\log p$ times the squared width, which never lowers the density $p$ of
 # the data (D36). That of the exponential kernel is the update of a modern **Hopfield network**
 # (S.35). Its energy $\|q\|^2/2 - \frac1\beta\log\sum_j e^{\beta\langle q, k_j\rangle}$ never rises;
-# for patterns of one length the two updates are the same (D37).
+# for patterns of one length the two updates are the same, at squared width $1/\beta$ (D37).
 # %%
 phi = lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))           # elu + 1
 assert close(attention(phi(q), phi(k), f @ W_v, kernel="linear", mask=causal(N)),
              published["Katharopoulos"])                                   # D32
+S_i, z_i = phi(k[:6]).T @ f[:6] @ W_v, phi(k[:6]).sum(axis=0)              # S.31, the sixth token
+assert close(phi(q[5]) @ S_i / (phi(q[5]) @ z_i), published["Katharopoulos"][5])
 square = lambda X: (X[:, :, None] * X[:, None, :]).reshape(len(X), -1)     # (N, d d)
 assert close(square(q) @ square(k).T, (q @ k.T) ** 2)                      # D33
-Phi, Psi = features.positive_random(q / 2, k / 2, m=20_000, seed=0)
-assert np.abs(Phi @ Psi.T / np.exp(q @ k.T / 4) - 1).mean() < 0.1          # ~ 1 / sqrt(m)
+few, many = (np.abs(np.matmul(Phi, Psi.T) / np.exp(q @ k.T / 16) - 1).mean() for Phi, Psi in (
+    features.positive_random(q / 4, k / 4, m=m, seed=0) for m in (200, 20_000)))
+assert many < 0.02 and many < few / 4                                      # S.32: ~ 1 / sqrt(m)
+assert [np.linalg.matrix_rank(G) for G in (q @ k.T, np.exp(q @ k.T))] == [d, N]    # as the tokens
 Z, P, at, state = unit[1, 8], K[1, 8], Q[1, 8], Q[1, 8]         # Z has one length, P has not
 log_p = lambda q: anp.log(anp.exp(-half(q[:, None] - Z)).sum(axis=-1))     # width: h^2 = 1 / beta
 energy = lambda q: (q ** 2).sum(axis=-1) / 2 - np.log(np.exp(beta * q @ P.T).sum(axis=-1)) / beta
@@ -253,8 +271,8 @@ for _ in range(20):
 # ## 7. Small print
 # Claims that need no story: each comment says what the lines below it hold.
 # %%
-# rbf without 1/2, exp(-beta |q - k|^2) as in Tsai et al., doubles the logits: odds of 2 : 1 become
-# 4 : 1. A query 0 shows the factor of the key, exp(-gamma |k|^2) (D6).
+# rbf without 1/2, exp(-beta |q - k|^2), doubles the logits: odds of 2 : 1 become 4 : 1. A query 0
+# shows the factor of the key, exp(-gamma |k|^2) (D6).
 for gamma, odds in ((0.5, 2), (1.0, 4)):
     A = weights([[np.log(2) / 2], [0]], [[1], [-1], [0]], kernel="rbf", gamma=gamma)
     assert close(A[0, 0] / A[0, 1], odds) and close(A[1, 0] / A[1, 2], np.exp(-gamma))
@@ -274,8 +292,9 @@ assert not close(local(moved(q) + t @ W_q)[4:], moved(local(q + t @ W_q))[4:], 0
 # up to the query's own and arbitrary beyond, where a mask must hide it (D23).
 cut = np.hstack([np.zeros((N, 1)), absolute(q, R[:N])]).reshape(N + 1, N)[1:]
 assert close(cut[causal(N)], offset[causal(N)]) and not close(cut, offset, 0.1)
-# At its left end a line is overestimated by a mean of points to the right; a weighted straight
-# line is exact (D38). Its weights may be negative, 0 = 2 * 1 - 1 * 2: no smoother (D39).
+# At its left end a rising line is overestimated by a mean of points to the right; a weighted
+# straight line is exact (D38). Weights that sum to 1 and give straight lines exactly, as those of
+# this fit and of locally linear embedding, may be negative, 0 = 2 * 1 - 1 * 2: no smoother (D39).
 line, root = 2 * grid + 1, np.exp(-25 * grid[:, 0] ** 2)        # polyfit squares its weights
 assert attention([[0.0]], grid, line, kernel="rbf", gamma=50)[0, 0] > 1.1
 assert close(np.polyfit(grid[:, 0], line[:, 0], 1, w=root)[1], 1)
@@ -292,10 +311,11 @@ for other, covariance in ((e, 1), (g, 0), (-e, -1)):
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
-# - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, with their
-#   mean variance and the mean covariance of their pairs, from their outputs.
+# - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, from their
+#   outputs: the square of their mean bias, their mean variance and the mean covariance of their
+#   pairs, each with its factor. Means over the draws divide by the draws, not by draws - 1.
 # - **E7.3** (about 7 lines) Causal attention with features, by a running state.
-# - **E7.4** (about 6 lines) Predict, then run: all filters of $n$ tokens that keep equivariance.
+# - **E7.4** (about 8 lines) Predict, then run: all filters of $n$ tokens that keep equivariance.
 
 
 # %%

@@ -73,7 +73,8 @@ np.testing.assert_allclose(skew, [.57, .885, .89, .91, .91, .85], atol=0.006)
 assert asymmetry(A).min() > 0.25 and np.all(ten[3:] > 0.97) and np.argmin(rank) == 5
 # %% [markdown]
 # Every layer is far from symmetric, no single head of the 72 is nearly so, and from layer 3 on ten
-# components of 64 hold more than 97 %. The deepest layer has the lowest rank.
+# components of 64 hold more than 97 %, on average over the heads. The deepest layer has the lowest
+# rank, on average too.
 #
 # ## 2. How much of it is not about content
 # Before this is called a property of language, three things that are not about the text.

@@ -6,7 +6,7 @@
 # **You will learn.** In which sense the layer is the KSVD and in which it is not; what
 # data-dependent weights can hide; why the loss starts near 1/9.
 #
-# **You need.** Lessons 04, 05 and 07; 60 minutes, and 20 more for the exercises.
+# **You need.** Lessons 04, 05 and 07; 75 minutes, and 20 more for the exercises.
 # %%
 import timeit
 import tracemalloc
@@ -25,13 +25,14 @@ rng = np.random.default_rng(9)
 # ## 1. From the KSVD to a layer
 # Let the rows of $\Phi$ and $\Psi$ be the features of queries $q_i$ and keys $k_j$, and
 # $K = \Phi\Psi^\top$. The KSVD is $K H_r = H_e\Sigma$, $K^\top H_e = H_r\Sigma$ (K.15), with the
-# weights $W_e = \Psi^\top H_r$, $W_r = \Phi^\top H_e$ (K.12). Read $K H_r$ as attention: row $i$ is
-# a sum of **values** $h_{rj}$ weighted by the kernel. The KSVD says what comes out, the primal how
-# to have it without $K$ (K.20, V27):
+# weights $W_e = \Psi^\top H_r$, $W_r = \Phi^\top H_e$ (K.12) and $\Lambda = \Sigma^{-1}$. (In the
+# code `K` are the keys and `kernel` is this matrix.) Read $K H_r$ as attention: row $i$ is a sum of
+# **values** $h_{rj}$ weighted by the kernel. The KSVD says what comes out, the primal how to have
+# it without $K$ (K.20, V27):
 # $$e_i = \sum_j K_{ij}\,h_{rj} = (H_e\Sigma)_i = W_e^\top\varphi(q_i).$$
 # With $r_i = W_r^\top\psi(k_i)$ and $s$ components, the layer hands on both scores of a token
-# through one linear map, $o_i = W_o^\top[e_i; r_i] + b_o$ (K.24). Its kernel is the cosine: each
-# feature is a query or key divided by its length (K.25).
+# through one linear map, $o_i = W_o^\top[e_i; r_i] + b_o$ (K.24; the bias is the published code's).
+# Its kernel is the cosine: each feature is a query or key divided by its length (K.25).
 # %%
 heads, s = datasets.minilm_heads(), 10
 Q, K = heads.Q[4, 4:5], heads.K[4, 4:5]                                 # one head: (1, 64, 32)
@@ -49,9 +50,12 @@ assert gap < 1e-12 * sigma[0]                       # sums of 64 products
 # **This does not make trained weights singular vectors.** With $\Psi$ of full column rank *any*
 # $W_e$ has values $H = (\Psi^\dagger)^\top W_e$ with $E = KH$. Random weights have them; they are
 # not orthogonal, and no $\sigma$ comes out. Only the stationarity conditions make $H$ the KSVD: the
-# loss $J$ (K.28) is 0, with gradient 0, at the solution (K.22). And the solution of one sequence is
-# not stationary for another (V31): where the spectra differ, only $W = 0$ is so for both (V37;
-# question 2 asks why). Let another head stand for the other sequence:
+# loss (K.28)
+# $$J = \tfrac12\sum_i e_i^\top\Lambda e_i + \tfrac12\sum_j r_j^\top\Lambda r_j -
+#   \mathrm{tr}(W_e^\top W_r)$$
+# is 0, with gradient 0, at the solution (K.22). And the solution of one sequence is not stationary
+# for another (V31; question 2 asks why): where no $\sigma$ kept for the one is a $\sigma$ of the
+# other, only $W = 0$ is so for both (V37). Let another head stand for the other sequence:
 # %%
 W_any = rng.standard_normal((1, 32, s)) / 6
 values = np.linalg.pinv(Psi).T @ W_any[0]
@@ -69,6 +73,8 @@ assert np.abs(slope).max() > 0.1                    # V31
 free = [64 - np.linalg.matrix_rank(np.block([[A.T @ A / sigma[0], -I], [-I, B.T @ B / sigma[0]]]))
         for A, B in ((Phi, Psi), two)]              # stationary (w_e, w_r) for Lambda = 1 / sigma_1
 assert free == [1, 0]                               # V37: none is left for the other
+w = np.array([[0.0], [1.0]])                        # but sigma = 1 of both diag(2, 1), diag(3, 1):
+assert not np.any([primal.gradient(w, w, np.ones(1), np.diag([a, 1.0]), np.eye(2)) for a in (2, 3)])
 # %% [markdown]
 # ## 2. Weights that depend on the data
 # In most of the paper's experiments the layer has $F^\top W_e$ in place of $W_e$, with $F = f(X)$:
@@ -111,7 +117,7 @@ plt.show()
 # ## 3. What it costs
 # Softmax attention forms $N\times N$ numbers per head; the layer $N\times s$. Time and peak memory
 # of one head, $p = 64$, $s = 30$, in float32.
-# %% Time and memory against the number of tokens: softmax grows twice as steeply as the layer
+# %% Time and memory against the number of tokens: the memory of softmax grows twice as steeply
 sizes = np.array([64, 128, 256, 512, 1024, 2048])
 seconds, peak = ({"softmax": np.full(6, np.inf), "primal": np.full(6, np.inf)} for _ in range(2))
 layer = attention.published_init(rng, 1, 64, 30, 64, dtype="float32")
@@ -214,14 +220,15 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 # $N = 60$ and $p = 64$: 36 components without a $\sigma > 0$ (V16). (14) Nothing is centred: second
 # moments, not variances. (15) Only the cosine map exists.
 #
-# TS: accuracy is that of the best epoch on the *test* set; the line for SpokenArabicDigits has no
-# pattern for the training file, which may be the test file. TS, LRA: $\eta = 0$ in four command
+# TS: accuracy is that of the best epoch on the *test* set, as its README states; the line for
+# SpokenArabicDigits has no pattern for the training file, which may be the test file (Flowformer's
+# published script has the same line). TS, LRA: $\eta = 0$ in four command
 # lines. LRA: Retrieval averages two documents before it squares; times include the evaluations.
 # NLP: the task loss is a sum over tokens, so $\eta = 0.1$ is 5e-5 for 2048 of them. RL: the line
 # for Hopper, medium, runs halfcheetah; one seed unless told, where the paper has three.
 #
-# Rows 1, 2 and 10 change what a trained number means; (6) and section 2 are why $J^2$ near zero
-# is not a solved KSVD; the padding rows change outputs.
+# Rows 1 and 2 change what a trained number means, row 10 where training starts; (6) and section 2
+# are why $J^2$ near zero is not a solved KSVD; the padding rows change outputs.
 
 
 # %% [markdown]

@@ -212,13 +212,14 @@ assert np.all(bits["additive"] - bits["Transformer-XL"] >= 0.12)        # seed a
 # S.18 and S.19 differ in symmetry, and in the 4096 weights of the second maps. Look-up has 2048
 # weights more than S.18 too and is ahead by 0.02 in the mean, so weights alone do not explain the
 # 0.15 bits: **it is the symmetry that costs, not the product**. Letters hang on the letter before,
-# and a symmetric positive semi-definite kernel has $\kappa(i, i-1)^2 \le \kappa(i, i)\,\kappa(i-1,
-# i-1)$: to prefer the position before by a margin $m$, $\log\kappa(i, i-1) \ge \log\kappa(i, i) +
-# m$ in every row, $\log\kappa(i, i)$ must fall by $2m$ a row (D18). By hand: $tW_T = (2, 1)$ has $m
-# = 1$ and falls from 4 to 1; two maps have no such price (E11.3). rbf (here without ½, at twice the
-# logits of exponential, E7.1; in the numbers with ½) is 0.01 to 0.02 *ahead* of exponential in
-# every seed: too little to build on. %% size = {arm: count[0] for arm, count in
-# runs["read_table"]("characters", "parameters").items()}
+# and a symmetric positive semi-definite kernel has
+# $\kappa(i, i-1)^2 \le \kappa(i, i)\,\kappa(i-1, i-1)$: to prefer the position before by a margin
+# $m$, $\log\kappa(i, i-1) \ge \log\kappa(i, i) + m$ in every row, $\log\kappa(i, i)$ must fall by
+# $2m$ a row (D18). By hand: $tW_T = (2, 1)$ has $m = 1$ and falls from 4 to 1; two maps have no
+# such price (E11.3). rbf (here without ½, at twice the logits of exponential, E7.1; in the numbers
+# with ½) is 0.01 to 0.02 *ahead* of exponential in every seed: too little to build on.
+# %%
+size = {arm: count[0] for arm, count in runs["read_table"]("characters", "parameters").items()}
 assert size["product, untied"] - size["product, symmetric"] == 4096
 assert size["look-up"] - size["product, symmetric"] == 2048
 gamma = [runs["ARMS"][part][arm].kernel["gamma"] for part, arm in (("characters", "XL, rbf"),

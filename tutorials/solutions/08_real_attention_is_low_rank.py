@@ -138,7 +138,8 @@ def check_8_3(function):
 # The questions. 1. Rank 1; $A = \mathbf 1 e_1^\top$, so $\sigma_1 = \sqrt N = 8$; asymmetry
 # $\sqrt{(N - 1)/(N + 1)}$, for only the first entry is symmetric. 2. The singular values stay: a
 # permutation is orthogonal; the asymmetry changes, as only one side was permuted. 3. The
-# exponential acts on the entries, not on the matrix: it is a sum of all entrywise powers of $S$.
+# exponential acts on the entries, not on the matrix: it is a sum of all entrywise powers of $S$,
+# each over $k!$, and their ranks grow with $k$.
 # %%
 sink = np.eye(64)[[0] * 64]                                     # the first question, in numbers
 assert np.linalg.matrix_rank(sink) == 1 and np.isclose(np.linalg.norm(sink, 2), 8)
