@@ -48,7 +48,8 @@ def main(argv=None):
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8")    # formulas are Unicode in any locale
+            # Formulas are Unicode in any locale, and names of files are any bytes.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         options = _parser().parse_args(argv)
         status = options.run(options)
@@ -331,13 +332,15 @@ def list_equations(options):
 def check_files(options):
     """The reader's answers to the exercises: a table for each file, or one row."""
     from . import exercises
+    line = exercises._line                          # a name may hold what steers a terminal
     wanted = exercises.wanted(options.lesson)
     for file in options.files:
-        if not file.is_file() or file.suffix not in (".py", ".ipynb"):
-            raise ValueError(f"{file}: a file .py or .ipynb expected, found "
+        if not file.is_file() or file.suffix.lower() not in (".py", ".ipynb"):
+            raise ValueError(f"{line(file)}: a file .py or .ipynb expected, found "
                              + ("another kind" if file.exists() else "none of this name"))
     if not 0 < options.seconds < 1e5:
-        raise ValueError(f"--seconds: a positive number expected, got {options.seconds:g}")
+        raise ValueError("--seconds: a number above 0 and below 1e5 expected, got "
+                         f"{options.seconds:g}")
     row = csv.writer(sys.stdout, lineterminator="\n").writerow
     if options.csv:
         row(["file", *(f"E{exercise}" for exercise in wanted), "points", "of"])
@@ -347,11 +350,13 @@ def check_files(options):
         points = sum(mark.points or 0 for mark in marks.values())
         good &= points == len(marks)
         if options.csv:
-            row([file, *(mark.points for mark in marks.values()), points, len(marks)])
+            formula = str(file)[0] in "=+-@\t\r"    # to a spreadsheet
+            row([f"./{file}" if formula else file,
+                 *(mark.points for mark in marks.values()), points, len(marks)])
             if problem:
-                print(f"ksvd-ref: {file}: {problem}", file=sys.stderr)
+                print(f"ksvd-ref: {line(file)}: {problem}", file=sys.stderr)
         else:
-            print(file, "", *([problem] if problem else _rows(marks, wanted)), "",
+            print(line(file), "", *([problem] if problem else _rows(marks, wanted)), "",
                   f"{points} of {len(marks)} points", "", sep="\n")
         sys.stdout.flush()
     return 0 if good else 1

@@ -11,6 +11,7 @@ what it found in a file of its own, for what the process prints is the student's
 No equation: the answers are the lessons'.
 """
 import ast
+import codeop
 import faulthandler
 import functools
 import json
@@ -31,7 +32,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ROOT / "tutorials"
 MEMORY = 4 << 30            # bytes that one process may fill, where the system has such a limit
-IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|[\w.]+\?+[ \t]*)$", re.M)
+IPYTHON = re.compile(r"^([ \t]*)(?:(?:[\w, ]+=[ \t]*)?[%!?].*|[\w.]+\?+[ \t]*)$", re.M)
+FOREIGN = re.compile(r"\s*%%(?!(?:time|timeit|capture|prun)\b)")  # a cell that is not Python's
+WRITTEN = "your function writes into its argument: make a new array, or work on a copy"
 
 
 class Mark(NamedTuple):
@@ -237,7 +240,9 @@ def check(exercise, function):
     """
     tasks, exercise = wanted(), str(exercise).removeprefix("E")
     if exercise not in tasks:
-        raise ValueError(f"one of the exercises {', '.join(tasks)} expected, got {exercise}")
+        lesson = exercise.split(".")[0]
+        near = [task for task in tasks if task.split(".")[0] == lesson] or tasks
+        raise ValueError(f"one of the exercises {', '.join(near)} expected, got {exercise}")
     scope = runpy.run_path(str(tasks[exercise][0]))
     print(f"E{exercise}  {mark(scope[checker(exercise)], function).message}")
 
@@ -301,12 +306,18 @@ def cells(name, content):
     Parameters
     ----------
     name : str
-        Of the file; a notebook ends in .ipynb. Its lines for IPython (%, ! and ?) become `pass`.
+        Of the file; a notebook ends in .ipynb. Its lines for IPython (%, ! and ?) become `pass`,
+        and so does a cell in another language (%%bash).
     content : bytes
 
     Returns
     -------
     list of (str, bytes or str)
+
+    Raises
+    ------
+    ValueError
+        If it is no notebook of format 4, or no text.
 
     Examples
     --------
@@ -315,40 +326,58 @@ def cells(name, content):
     >>> cells("my.ipynb", b'{"cells": [{"cell_type": "code", "source": ["%time\\\\n", "x = 1"]}]}')
     [('my.ipynb, code cell 1', 'pass\\nx = 1')]
     """
-    if not name.endswith(".ipynb"):
+    if not name.lower().endswith(".ipynb"):
+        if b"\0" in content:
+            raise ValueError("a text in UTF-8 expected, found null bytes: is it saved as UTF-16?")
         return [(name, content)]
-    sources = ["".join(cell["source"]) for cell in json.loads(content)["cells"]
-               if cell["cell_type"] == "code"]
+    try:
+        sources = ["".join(cell["source"]) for cell in json.loads(content)["cells"]
+                   if cell["cell_type"] == "code"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError("a notebook of format 4 expected") from error
     found = []
     for n, source in enumerate(sources, 1):
         try:
             ast.parse(source)                       # a line may begin with % in a longer formula
-        except SyntaxError:
-            source = IPYTHON.sub(r"\1pass", source)
+        except (SyntaxError, ValueError):
+            source = "pass" if FOREIGN.match(source) else IPYTHON.sub(r"\1pass", source)
         found.append((f"{name}, code cell {n}", source))
     return found
 
 
 def run(pieces, module):
-    """Run the pieces of a student's file in a module.
+    """Run the pieces of a student's file in a module, statement by statement.
 
-    What counts is what they define. So an assertion or a call that fails by itself, such as the
-    check of another exercise, is passed over; anything else that fails ends the run.
+    What counts is what they define. So a piece that is no Python and a statement that fails are
+    passed over.
+
+    Returns
+    -------
+    BaseException or None
+        The first failure. That of an assertion or of a call by itself, such as the check of another
+        exercise, is none: they define nothing.
 
     Examples
     --------
     >>> module = types.ModuleType("handed_in")
-    >>> run([("my.py", "1 / 0\\nassert False\\ndef double(x): return 2 * x")], module)
+    >>> run([("my.py", "assert False\\nx = 1 / 0\\ndef double(x): return 2 * x")], module)
+    ZeroDivisionError('division by zero')
     >>> module.double(2)
     4
     """
+    failed, compiled = None, codeop.Compile()       # which remembers `from __future__ import`
     for name, source in pieces:
-        tree = ast.parse(source, name)
-        for n, node in enumerate(tree.body):
-            if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr)
-                                                and not isinstance(node.value, ast.Constant)):
-                tree.body[n] = ast.Try([node], [ast.ExceptHandler(body=[ast.Pass()])], [], [])
-        exec(compile(ast.fix_missing_locations(tree), name, "exec"), vars(module))
+        try:
+            statements = ast.parse(source, name).body
+        except BaseException as error:
+            failed, statements = failed or error, []
+        for node in statements:
+            try:
+                exec(compiled(ast.Module([node], []), name, "exec"), vars(module))
+            except BaseException as error:          # SystemExit too
+                if not isinstance(node, (ast.Assert, ast.Expr)):
+                    failed = failed or error
+    return failed
 
 
 def mark(check, function, files=()):
@@ -379,10 +408,13 @@ def mark(check, function, files=()):
     >>> print(mark(check, lambda x: "4").message)                   # doctest: +ELLIPSIS
     what it returned cannot be used: TypeError: unsupported operand ...; it returned '4'
     """
-    returned = []
+    returned, written = [], []
 
     def watched(*args, **options):
+        before = _contents([args, options])
         returned[:] = [function(*args, **options)]
+        if _contents([args, options]) != before:
+            written.append(function)
         return returned[0]
 
     if not callable(function):
@@ -396,6 +428,8 @@ def mark(check, function, files=()):
             codes[-1].co_filename in (check.__code__.co_filename, numbers.__code__.co_filename))
         if isinstance(error, NotImplementedError) and inside:
             return Mark(None, "not attempted")
+        if written:                                 # so the check may have gone astray
+            return Mark(0, WRITTEN)
         if isinstance(error, (AssertionError, ValueError)) and by_check:
             message = _line(error) or "wrong"
         elif inside:
@@ -405,9 +439,20 @@ def mark(check, function, files=()):
             if returned and returned[0] is not None:
                 message += f"; it returned {_described(returned[0])}"
         if returned and returned[0] is None:
+            message = message.removesuffix(", got None")
             message += "; it returned None: is there a return statement?"
         return Mark(0, message)
-    return Mark(1, "right")
+    return Mark(0, WRITTEN) if written else Mark(1, "right")
+
+
+def _contents(value):
+    """The numbers of all NumPy arrays among arguments."""
+    import numpy as np
+    if isinstance(value, np.ndarray):
+        return [value.tobytes()]
+    inner = value.values() if isinstance(value, dict) else value
+    return [content for part in inner for content in _contents(part)] if isinstance(
+        value, (dict, list, tuple)) else []
 
 
 def _line(value, to=str, most=300):
@@ -433,11 +478,15 @@ def _told(error, files):
     places = [f" ({frame.f_code.co_filename}, line {line})"
               for frame, line in traceback.walk_tb(error.__traceback__)
               if frame.f_code.co_filename in files]
-    return f"{type(error).__name__}: {_line(error)}".removesuffix(": ") + "".join(places[-1:])
+    told = f"{type(error).__name__}: {_line(error)}".removesuffix(": ")
+    return _line(told + "".join(places[-1:]), most=500)
 
 
 def marks(path, *, lesson=None, seconds=20.0):
     """All marks of a student's file.
+
+    They are for honest files: a student's code runs in one process with the check, so whoever
+    means to forge a mark can.
 
     Parameters
     ----------
@@ -453,7 +502,8 @@ def marks(path, *, lesson=None, seconds=20.0):
     dict
         Exercise -> Mark.
     str
-        Why the file does not run; empty if it does.
+        Why the file does not run; empty if it defines the function of an exercise or if nothing
+        in it fails.
 
     Raises
     ------
@@ -462,15 +512,16 @@ def marks(path, *, lesson=None, seconds=20.0):
     """
     tasks, file = wanted(lesson), str(path.absolute())
     [(defined, message, took)] = _processes([[file]], 3 * seconds)
-    if message:
+    tried = [exercise for exercise, (_, name) in tasks.items() if name in (defined or ())]
+    if message and not tried:
         problem = f"the file does not run: {message}"
         return dict.fromkeys(tasks, Mark(0, problem)), problem
-    tried = [exercise for exercise, (_, name) in tasks.items() if name in defined]
     found = _processes([[file, exercise, *map(str, tasks[exercise])] for exercise in tried],
                        seconds, 2 * took)
     done = {exercise: Mark(*(answer or (0, message)))
             for exercise, (answer, message, _) in zip(tried, found)}
-    return {exercise: done.get(exercise, Mark(None, "not attempted")) for exercise in tasks}, ""
+    absent = Mark(None, "not attempted" + f"; in your file: {message}" * bool(message))
+    return {exercise: done.get(exercise, absent) for exercise in tasks}, ""
 
 
 def _processes(tasks, seconds, more=0.0):
@@ -526,8 +577,11 @@ def _status(status):
 def _child(out, limit, file, exercise=None, solutions=None, name=None):
     """Run a student's file, then the check of one exercise if told; leave JSON in `out`.
 
-    That is [what was found, None] or [None, why not]. Found are all names, or the mark.
+    That is [what was found, what failed]. Found are all names, or the mark; None if it came to
+    nothing.
     """
+    dumps, start, write, replace, end = json.dumps, os.open, os.write, os.replace, os._exit
+    flags = os.O_WRONLY | os.O_CREAT                # ours, whatever a student's file changes
     faulthandler.dump_traceback_later(float(limit), exit=True)      # should the parent be gone
     with suppress(ImportError, ValueError, OSError):
         from resource import RLIMIT_DATA, getrlimit, setrlimit
@@ -547,7 +601,8 @@ def _child(out, limit, file, exercise=None, solutions=None, name=None):
         os.chdir(path.parent)
         sys.path.append(str(path.parent))           # at the end: a random.py there hides nothing
         sys.argv[:], sys.dont_write_bytecode = [file], True
-        run(pieces, module)
+        failed = run(pieces, module)
+        message = failed and _told(failed, dict(pieces))
         found = list(vars(module))
     except BaseException as error:
         message = what + _told(error, dict(pieces))
@@ -557,10 +612,10 @@ def _child(out, limit, file, exercise=None, solutions=None, name=None):
                    if key[0] != "_" and vars(other).get(key) is not were[key]]
         if changed:
             found = Mark(0, f"your file changes {changed[0]}: leave other modules as they are")
-    draft = Path(out + ".draft")
-    draft.write_text(json.dumps([found, message]))
-    draft.replace(out)
-    os._exit(0)                                     # whatever still runs
+    draft = start(out + ".draft", flags)
+    write(draft, dumps([found, message]).encode())
+    replace(out + ".draft", out)
+    end(0)                                          # whatever still runs
 
 
 if __name__ == "__main__":

@@ -213,6 +213,14 @@ def patched(x):
     os.path.join = None
     json.dumps = None
     return 2 * x
+def forged(x):
+    import builtins, pathlib
+    forgery = '[[1, "right"], null]'
+    json.dumps = lambda *args: forgery
+    write = pathlib.Path.write_text
+    pathlib.Path.write_text = lambda path, text: write(path, forgery)
+    os.replace = os.write = lambda *args: None
+    return 3
 def stub(x): raise NotImplementedError("Exercise 1.1: write it")
 a_number = 4.0
 def callback(f): return f(4) + 0 * f(0.5)
@@ -241,7 +249,8 @@ EXPECTED = {
                if sys.platform == "linux" else ""),
     "printing": (0, "twice 2 is 4, got 2"), "closed": (0, "twice 2 is 4, got 2"),
     "asks": (0, "your function raised EOFError: EOF when reading a line (my work.py, line 39)"),
-    "background": (1, "right"), "patched": (0, ""), "stub": (None, "not attempted"),
+    "background": (1, "right"), "patched": (1, "right"), "forged": (0, "twice 2 is 4, got 3"),
+    "stub": (None, "not attempted"),
     "a_number": (0, "a function expected, found 4.0"), "absent": (None, "not attempted"),
     "callback": (0, "an integer expected, got 0.5"),
     "bad_callback": (0, "your function raised TypeError: int() argument must be"),
@@ -307,6 +316,56 @@ NOTEBOOK = [
 ]
 
 
+@pytest.mark.parametrize("text", [
+    "", "{}", '{"cells": null}', '{"cells": [null]}', '{"cells": [{"cell_type": "code"}]}',
+    '{"cells": [{"cell_type": "code", "source": null}]}'])
+def test_what_is_no_notebook(text):
+    with pytest.raises(ValueError, match="a notebook of format 4 expected"):
+        exercises.cells("a.ipynb", text.encode())
+
+
+NOT_PYTHON = ["%%bash\nls | head", "\n%%latex\n$x$", "%%time\nrunning = 1", "files = !ls",
+              "names, = %who_ls", "value = (7\n  % 4)", "def f(:",
+              "x = await f()", "ip = get_ipython()", "unit = 1 / 0", "return", "!ls \0"]
+
+
+def test_a_cell_that_fails_is_passed_over(lesson):
+    """As Jupyter does, and the failure is told where something is missing."""
+    file = lesson / "work/cells.IPYNB"
+    sources = [*NOT_PYTHON, "def doubled(x): return 2 * x + running - value + 2"]
+    file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}
+                                          for source in sources]}))
+    assert exercises.marks(file, lesson=2) == ({
+        "2.1": (1, "right"), "2.2": (None, "not attempted; in your file: SyntaxError: invalid "
+                                     "syntax (cells.IPYNB, code cell 7, line 1)")}, "")
+
+
+def test_a_statement_that_fails_is_passed_over():
+    module = exercises.types.ModuleType("handed_in")
+    text = "from __future__ import annotations\n1 / 0\nunit = 1 / 0\nimport nowhere\n" \
+        "def double(x: Undefined): return 2 * x"
+    assert isinstance(exercises.run([("my.py", text)], module), ZeroDivisionError)
+    assert module.double(2) == 4 and not hasattr(module, "unit")
+    assert exercises.run([("my.py", "1 / 0\nassert False\nexit()")], module) is None
+
+
+@pytest.mark.parametrize("wrapped", [
+    lambda A: A, lambda A: (1, A), lambda A: [[{"W": A[0]}, 3.0]]])
+def test_a_function_that_writes_into_its_argument_is_told_so(wrapped):
+    A = np.array([[np.nan, 1.0]])
+    argument = wrapped(A)
+
+    def writes(value, *, more=None):
+        A[0, 1] += 1
+        return 1.0
+
+    for check in (lambda function: function(argument),
+                  lambda function: function(None, more=argument),
+                  lambda function: exercises.compare(function(argument), 2.0, "x")):
+        assert exercises.mark(check, writes) == (0, exercises.WRITTEN)
+        assert exercises.mark(check, lambda value, more=None: 2.0) == (1, "right")
+
+
 def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
     file = lesson / "work/Übung.ipynb"
     file.write_text(json.dumps({"cells": [{"cell_type": kind, "source": source}
@@ -319,7 +378,7 @@ def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
 
 @pytest.mark.parametrize("name, text, message", [
     ("a.py", "x = 1\ndef right(x) return x", "SyntaxError: expected ':' (a.py, line 2)"),
-    ("a.py", "def right(x):\n    return 1\n\nunit = 1 / 0",
+    ("a.py", "\ndef rihgt(x):\n    return 1\nunit = 1 / 0\nunit = 2 / 0\nx = unit",
      "ZeroDivisionError: division by zero (a.py, line 4)"),
     ("a.py", "import nowhere", "ModuleNotFoundError: No module named 'nowhere' (a.py, line 1)"),
     ("a.py", "if True:\n    raise SystemExit(3)", "SystemExit: 3 (a.py, line 2)"),
@@ -331,8 +390,9 @@ def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
      "ZeroDivisionError: division by zero (a.ipynb, code cell 2, line 2)"),
     ("a.ipynb", '{"cells": [{"cell_type": "code", "source": "x ="}]}',
      "SyntaxError: invalid syntax (a.ipynb, code cell 1, line 1)"),
-    ("a.ipynb", "not JSON", "JSONDecodeError: ")])
-def test_a_file_that_does_not_run(lesson, name, text, message):
+    ("a.py", "x = 1\0", "ValueError: a text in UTF-8 expected, found null bytes: is it saved"),
+    ("a.ipynb", "not JSON", "ValueError: a notebook of format 4 expected")])
+def test_a_file_that_defines_nothing(lesson, name, text, message):
     file = lesson / "work" / name
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     marks, problem = exercises.marks(file, seconds=0.5)
@@ -441,14 +501,30 @@ def test_rows_for_a_class(command):
                    "(bad.py, line 1)\n")
 
 
+def test_odd_names_of_files(command, monkeypatch):
+    """A formula to a spreadsheet, what steers a terminal, bytes that are no UTF-8."""
+    monkeypatch.setattr(exercises, "marks", lambda *_, **options: (
+        {"4.1": exercises.Mark(1, "right")}, ""))
+    names = ["=cmd.py", "\x1b[31m.py", "upper.PY", "\udcff.py"]
+    for name in names:
+        Path(name).touch()
+    status, out, err = command("--lesson", "4", *names)
+    assert (status, err) == (0, "") and out.count("E4.1") == 4 and "\x1b" not in out
+    status, out, err = command("--csv", "--lesson", "4", *names)
+    assert (status, err) == (0, "") and [row[0] for row in csv.reader(out.splitlines())] == [
+        "file", "./=cmd.py", "\x1b[31m.py", "upper.PY", "\\udcff.py"]
+
+
 @pytest.mark.parametrize("argv, message", [
     ("missing.py", "missing.py: a file .py or .ipynb expected, found none of this name"),
     ("half.py .", ".: a file .py or .ipynb expected, found another kind"),
     ("half.txt", "half.txt: a file .py or .ipynb expected"),
     ("half.py --lesson 13", "the number of a lesson from 1 to 12 expected, got 13"),
     ("half.py --lesson x", "--lesson: invalid int"),
-    ("half.py --seconds 0", "--seconds: a positive number expected, got 0"),
-    ("half.py --seconds nan", "--seconds: a positive number expected, got nan"),
+    *(("half.py --seconds " + number,
+       f"--seconds: a number above 0 and below 1e5 expected, got {number}")
+      for number in ("0", "nan", "1e+09")),
+    ("\x1b.txt", "?.txt: a file .py or .ipynb expected"),
     ("", "the following arguments are required: FILE")])
 def test_bad_input_gets_one_line(command, argv, message):
     status, out, err = command(*argv.split())
@@ -470,9 +546,11 @@ def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
         exercises.check("4.1", right)
         exercises.check("4.1", stub)
         out = capsys.readouterr().out.splitlines()
-        assert out[0] == "E4.1  right" and "is there a return statement?" in out[1]
-        with pytest.raises(ValueError, match="one of the exercises 1.1, .* expected, got 4.9"):
-            exercises.check("4.9", right)
+        assert out == ["E4.1  right", "E4.1  the score: finite real numbers expected; it "
+                       "returned None: is there a return statement?"]
+        for number, near in (("4.9", "4.1, 4.2, 4.3"), ("99", "1.1, .*")):
+            with pytest.raises(ValueError, match=f"the exercises {near} expected, got {number}"):
+                exercises.check(number, right)
         monkeypatch.chdir(exercises.ROOT / "tutorials")
         monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "none")
 
