@@ -117,13 +117,16 @@ def check_1_3(function):
         if h_e @ K @ h_r < 0:
             raise AssertionError(f"{name}: the signs of h_e and h_r are opposed")
         for steps in (1, 3):
-            want = np.linalg.matrix_power(K.T @ K, steps) @ h
-            early = parts(function(K, h, steps), names)[1]
-            early = numbers(early, (M,), f"{name}: h_r")
-            gap = np.abs(early - want / np.linalg.norm(want)).max()
-            if gap > 1e-9:
-                raise AssertionError(f"{name}: after {steps} rounds h_r is not (K^T K)^{steps} h "
-                                     f"up to length, off by {gap:.1e}: one round is both answers")
+            asked = np.linalg.matrix_power(K.T @ K, steps - 1) @ h
+            early = parts(function(K, h, steps), names)
+            for side, x, want, formula in zip(names, early, (K @ asked, K.T @ (K @ asked)), (
+                    f"K (K^T K)^{steps - 1} h", f"(K^T K)^{steps} h")):
+                x = numbers(x, want.shape, f"{name}: {side}")
+                gap = np.abs(x - want / np.linalg.norm(want)).max()
+                if gap > 1e-9:
+                    raise AssertionError(f"{name}: after {steps} rounds {side} is not {formula} up "
+                                         f"to length, off by {gap:.1e}: one round is both answers, "
+                                         "first h_e, then h_r from it")
 
 
 # %% [markdown]
@@ -145,7 +148,9 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
     "1.3": (mutual_weights,
             lambda K, h, steps: (-mutual_weights(K, h, steps)[0], mutual_weights(K, h, steps)[1]),
             lambda K, h, steps: mutual_weights(K, h, steps)[::-1],
-            lambda K, h, steps: mutual_weights(K, h, (steps + 1) // 2)),
+            lambda K, h, steps: mutual_weights(K, h, (steps + 1) // 2),
+            lambda K, h, steps: (mutual_weights(K, h, steps + 1)[0],
+                                 mutual_weights(K, h, steps)[1])),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())

@@ -106,6 +106,9 @@ def check_4_3(function):
             if gap > 1e-9:
                 raise AssertionError(f"A C A differs from A by {gap:.1e}, relative, for A of shape "
                                      f"{A.shape} and rank {r}")
+            if not same(C, function(A, Z)):
+                raise AssertionError("the same A and Z give another C each time: let Z decide it, "
+                                     "not random numbers")
             made.append(C)
         if same(*made):
             raise AssertionError("two different Z give the same C: A has more than one generalised "
@@ -130,7 +133,8 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
     "4.3": (generalised_inverse,
             lambda A, Z: np.linalg.pinv(A),
             lambda A, Z: Z,
-            lambda A, Z: np.linalg.pinv(A) + Z),
+            lambda A, Z: np.linalg.pinv(A) + Z,
+            lambda A, Z: generalised_inverse(A, np.random.standard_normal(Z.shape))),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())

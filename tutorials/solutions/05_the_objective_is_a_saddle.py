@@ -58,7 +58,8 @@ def inertia_of(lam, sigma):
     return len(excess) + int(above), int(np.sum(zero)), len(excess) - int(above) - int(np.sum(zero))
 
 
-def check_5_2(function):
+def inertias():
+    """Where, lambda, sigma and the counts, from the Hessian itself; then known ones."""
     for _, Phi, Psi in problems():
         p, sigma = Phi.shape[1], primal.solve(Phi, Psi).sigma
         at = {f"1/sigma_{k + 1}": 1 / value for k, value in enumerate(sigma)}
@@ -70,21 +71,27 @@ def check_5_2(function):
             w = np.linalg.eigvalsh(H(np.zeros(2 * p)))
             # rounding leaves 1e-15 |H| of a zero; the least of the others is above 1e-3 here
             truth = [int(np.sum(part)) for part in (w > 1e-9, abs(w) <= 1e-9, w < -1e-9)]
-            got = numbers(function(lam, sigma), (3,), "the inertia").tolist()
-            if got == truth:
-                continue
-            where = f"lambda = {place}, p = {p}: "
-            if got == truth[::-1]:
-                raise AssertionError(where + f"{got} is {truth} backwards: positive comes first")
-            if sum(got) == p:
-                raise AssertionError(where + f"{got} counts p directions of 2 p: the first block "
-                                     "has p positive ones of its own")
-            if sum(got) != 2 * p:
-                raise AssertionError(where + f"{got} does not add up to the 2 p directions")
-            if got[1] != truth[1]:
-                raise AssertionError(where + f"{truth[1]} zero directions expected, got {got[1]}: "
-                                     "compare lam * sigma with 1, up to rounding")
-            raise AssertionError(where + f"{truth} expected, got {got}")
+            yield f"lambda = {place}, p = {p}", lam, sigma, truth
+    for lam in np.nextafter(1 / 49, [0, 1 / 49, 1]):                # 49 * (1 / 49) < 1
+        yield "lambda = 1/49, sigma = 49, 7", lam, np.array([49.0, 7.0]), [2, 1, 1]
+
+
+def check_5_2(function):
+    for where, lam, sigma, truth in inertias():
+        p, got = len(sigma), numbers(function(lam, sigma), (3,), "the inertia").tolist()
+        if got == truth:
+            continue
+        if got == truth[::-1]:
+            raise AssertionError(f"{where}: {got} is {truth} backwards: positive comes first")
+        if sum(got) == p:
+            raise AssertionError(f"{where}: {got} counts p directions of 2 p: the first block has "
+                                 "p positive ones of its own")
+        if sum(got) != 2 * p:
+            raise AssertionError(f"{where}: {got} does not add up to the 2 p directions")
+        if got[1] != truth[1]:
+            raise AssertionError(f"{where}: {truth[1]} zero directions expected, got {got[1]}: "
+                                 "compare lam * sigma with 1, up to rounding")
+        raise AssertionError(f"{where}: {truth} expected, got {got}")
 
 
 # %% [markdown]
@@ -151,7 +158,9 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda lam, sigma: inertia_of(lam, sigma)[::-1],
             lambda lam, sigma: inertia_of(lam * lam, sigma),
             lambda lam, sigma: tuple(int(np.sum(np.sign(lam - 1 / sigma) == sign))
-                                     for sign in (1, 0, -1))),
+                                     for sign in (1, 0, -1)),
+            lambda lam, sigma: (len(sigma) + int(np.sum(lam * sigma > 1)),
+                                *(int(np.sum(np.sign(lam * sigma - 1) == s)) for s in (0, -1)))),
     "5.3": (leading,
             lambda Phi, Psi, s, extra, steps, seed=0: leading(Phi, Psi, s, 0, steps, seed),
             lambda *at: leading(*at)[::-1],

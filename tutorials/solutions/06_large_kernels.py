@@ -52,13 +52,15 @@ def by_gram(R_1, R_2):
 
 def check_6_2(function):
     rng = np.random.default_rng(1)
-    for p, small in ((3, 1.0), (4, 1e-3), (5, 1e-9)):
+    for p, small in ((5, 1e-9), (3, 1.0), (4, 1e-3)):
         T = np.linalg.qr(rng.standard_normal((p, p)))[0]
         A, B = (rng.standard_normal((n, p)) * np.geomspace(1.0, small, p) @ T for n in (20, 7))
         R_1, R_2 = (np.linalg.qr(block)[1] for block in (A, B))
         R, both = numbers(function(R_1, R_2), None, "the triangle"), np.vstack([A, B])
         if R.shape == (2 * p, p):
-            raise ValueError(f"shape {(p, p)} expected, got {R.shape}: still to be made a triangle")
+            raise ValueError(f"shape {(p, p)} expected, got {R.shape}: " + (
+                "this is Q, the triangle is the other factor" if np.allclose(R.T @ R, np.eye(p))
+                else "still to be made a triangle"))
         R = numbers(R, (p, p), "the triangle")
         size = np.abs(both.T @ both).max()
         for other, text in (
@@ -67,6 +69,8 @@ def check_6_2(function):
                 ((both.T @ both) @ (both.T @ both), "this is R^T R itself, its root is missing")):
             if np.abs(R.T @ R - other).max() < 1e-12 * size:
                 raise AssertionError(text)
+        if np.abs(R @ R.T - both.T @ both).max() < 1e-12 * size:
+            raise AssertionError("R R^T is right in place of R^T R: this is the transpose")
         gap = np.abs(R.T @ R - both.T @ both).max()
         if gap > 1e-12 * size:
             raise AssertionError(f"R^T R differs from R_1^T R_1 + R_2^T R_2 by {gap:.1e}")
@@ -75,6 +79,10 @@ def check_6_2(function):
         if off > 1e-6:
             raise AssertionError(f"a singular value of {values[-1]:.0e} is off by {off:.1e}, "
                                  "relative: was the Gram matrix formed?")
+        below = np.abs(np.tril(R, -1)).max()
+        if below > 1e-12 * size:
+            raise AssertionError("R^T R is right, but R is no triangle: there is an entry "
+                                 f"{below:.1e} below the diagonal")
 
 
 # %% [markdown]
@@ -91,7 +99,7 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
 def check_6_3(function):
     rng = np.random.default_rng(2)
     for rank, rows, columns in ((3, [0, 4, 8], [1, 5, 9]), (2, [0, 1, 1, 0], [3, 3, 7]),
-                                (3, [0, 2, 4, 6, 8], [9, 1, 5, 5])):
+                                (3, [0, 2, 4, 6, 8], [9, 1, 5, 5]), (2, [0, 4, 4], [5, 1, 1])):
         K = rng.standard_normal((9, rank)) @ rng.standard_normal((rank, 11))
         pieces = K[:, columns], K[np.ix_(rows, columns)], K[rows]
         repeats = len(set(rows)) < len(rows) or len(set(columns)) < len(columns)
@@ -100,8 +108,11 @@ def check_6_3(function):
             with np.errstate(all="ignore"):
                 got = function(*pieces)
         except np.linalg.LinAlgError as error:
-            raise AssertionError(f"{error}: a landmark drawn twice leaves the corner without an "
-                                 "inverse") from error
+            n, m = pieces[1].shape
+            raise AssertionError(f"{error}: " + (
+                f"the corner is {n} x {m}, and only a square one has an inverse"
+                if "square" in str(error) else
+                "a landmark drawn twice leaves the corner without an inverse")) from error
         got = numbers(got, K.shape, name)
         gap = np.abs(got - K).max()
         if gap > 1e-9 and pieces[1].shape[0] == pieces[1].shape[1] \
@@ -126,10 +137,17 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, 1)),
     "6.2": (merge,
             by_gram,
+            lambda R_1, R_2: np.linalg.qr(np.vstack([R_1, R_2]))[0],
+            lambda R_1, R_2: merge(R_1, R_2).T,
+            lambda R_1, R_2: np.diag(np.linalg.svd(np.vstack([R_1, R_2]))[1])
+            @ np.linalg.svd(np.vstack([R_1, R_2]))[2],
             lambda R_1, R_2: R_1 + R_2,
             lambda R_1, R_2: R_1),
     "6.3": (from_landmarks,
             lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
+            lambda rows, corner, cols: rows @ np.linalg.inv(corner) @ cols,
+            lambda rows, corner, cols: rows @ (np.linalg.inv if len(corner) == len(corner.T)
+                                               else np.linalg.pinv)(corner) @ cols,
             lambda rows, corner, cols: rows @ corner.T @ cols,
             lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]),
 }
