@@ -128,7 +128,7 @@ def write_book(options):
     try:
         print(f"start page: {book.build(options.out, options.lesson)}")
     except course.LessonError as error:
-        print(f"ksvd-ref: {error}", file=sys.stderr)
+        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
 
@@ -318,7 +318,10 @@ def list_equations(options):
     options.tags = [tag.upper() for tag in options.tags]
     unknown = [tag for tag in options.tags if tag not in found]
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all")
+        raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all" + (
+            "" if index.cells() else " that need no clone: what only tests say is beside them"))
+    if options.into and options.tags:
+        raise ValueError(f"--into writes the whole table, got the tags {', '.join(options.tags)}")
     if options.into:
         options.into.write_text(index.renewed(options.into.read_text("utf-8")), "utf-8")
         return 0

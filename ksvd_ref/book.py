@@ -7,6 +7,7 @@ import ast
 import contextlib
 import functools
 import html
+import os
 import re
 import shutil
 import sys
@@ -20,6 +21,7 @@ from . import course, index
 
 ROOT = course.TUTORIALS.parent
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
+LONGEST = 100_000           # characters that a cell may print
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
 SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
 TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
@@ -75,7 +77,9 @@ def build(out, number=None):
         Without the libraries of the extra `book`.
     """
     out, paths = Path(out), course.lessons(number)
-    mark = out / "index.html"
+    mark, above = out / "index.html", next(x for x in out.absolute().parents if x.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)) or out.is_symlink() and not out.exists():
+        raise ValueError(f"--out: a folder that can be made and written to expected, got {out}")
     if out.exists() and (not out.is_dir() or any(out.iterdir()) and not (
             mark.exists() and "ksvd_ref book" in mark.read_text(encoding="utf-8")[:2000])):
         raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
@@ -88,7 +92,8 @@ def build(out, number=None):
     with tempfile.TemporaryDirectory() as folder:
         pages = [_lesson(setter, path.stem, _executed(path))
                  for path in course.notebooks(Path(folder) / "book", paths)]
-    pages += [_equations(setter), _notation(setter), *_sources(), _start(setter)]
+    # the start page first: it is what a later build knows an earlier one by
+    pages = [_start(setter), *pages, _equations(setter), _notation(setter), *_sources()]
     for folder in ("figures", "source"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     for page in pages:
@@ -116,24 +121,15 @@ class Setter:
 
     def __init__(self, pages=()):
         self.pages = pages
-        try:
-            import latex2mathml.converter
-            import markdown_it
-            import mdit_py_plugins.anchors
-            import mdit_py_plugins.dollarmath
-            import pygments.formatters
-            import pygments.lexers
-        except ImportError as error:
-            raise ImportError(f"{error.name} expected, not found: pip install -e '.[book]'"
-                              ) from error
-        self._convert = latex2mathml.converter.convert
-        self._highlight = pygments.highlight
-        self._python = pygments.lexers.PythonLexer()
-        self._formatter = pygments.formatters.HtmlFormatter
-        self._markdown = markdown_it.MarkdownIt("commonmark").enable("table").use(
-            mdit_py_plugins.dollarmath.dollarmath_plugin, double_inline=True,
-            renderer=self.formula).use(
-            mdit_py_plugins.anchors.anchors_plugin, min_level=2, max_level=3)
+        converter, markdown_it, anchors, dollarmath, pygments, lexers, formatters, *_ = course.need(
+            "latex2mathml.converter", "markdown_it", "mdit_py_plugins.anchors",
+            "mdit_py_plugins.dollarmath", "pygments", "pygments.lexers", "pygments.formatters",
+            "nbclient", "ipykernel")                # what runs the lessons: missed before it starts
+        self._convert, self._highlight = converter.convert, pygments.highlight
+        self._python, self._formatter = lexers.PythonLexer(), formatters.HtmlFormatter
+        self._markdown = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table").use(
+            dollarmath.dollarmath_plugin, double_inline=True, renderer=self.formula).use(
+            anchors.anchors_plugin, min_level=2, max_level=3)
         self._markdown.renderer.rules.update(text=self._text, code_inline=self._code_inline)
         self.entries = {entry.tag: entry for entry in index.entries()}
 
@@ -150,9 +146,13 @@ class Setter:
         block = options["display_mode"]
         # latex2mathml reads the end of a row and K, \\K, as \K
         text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())
-        made = self._convert(text.replace("{aligned}", "{align*}"),
-                             display="block" if block else "inline")
-        if any(left in made for left in ("\\", ">&<", "linebreak")):
+        try:
+            made = self._convert(text.replace("{aligned}", "{align*}"),
+                                 display="block" if block else "inline")
+        except Exception as error:                                      # it has many kinds
+            raise ValueError(f"a formula expected, got {text}: {error!r}") from error
+        if any(left in made for left in ("\\", ">&<", "linebreak")) or \
+                text.count("{") != text.count("}"):
             raise ValueError(f"a formula that latex2mathml knows expected, got {text}")
         made = re.sub(r'<(m[in]) mathvariant="(bold|script|double-struck)">(\w)', _letter, made)
         for pattern, set_as in TYPOGRAPHY:
@@ -232,35 +232,49 @@ def _lesson(setter, stem, notebook):
     """Prose, code, outputs and figures of one lesson, with its solutions folded."""
     body, figures, solutions = [], [], _solutions(setter, stem)
     for n, cell in enumerate(notebook.cells, 1):
+        where = f"{stem}, cell {n}"
         if cell.cell_type == "markdown":
-            try:
+            with _named(where):
                 body.append(f'<div id="cell-{n}">{_text(setter, cell.source, solutions)}</div>')
-            except ValueError as error:
-                raise course.LessonError(f"{stem}, cell {n}: {error}") from error
             continue
         body.append(f'<div id="cell-{n}" class="cell">{setter.code(cell.source)}')
+        title = cell.metadata.get("title", "")
         for output in cell.outputs:
-            if output.output_type == "stream":
-                body.append(setter.output(output.text))
-            elif "image/svg+xml" in output.data:
-                if "title" not in cell.metadata:
-                    raise course.LessonError(f"{stem}, cell {n} draws a figure: a title expected "
-                                             "behind its # %%, the text of those who cannot see it")
-                svg = output.data["image/svg+xml"]
-                figures.append((f"{stem.partition('_')[0]}-{len(figures) + 1}.svg",
-                                svg[svg.index("<svg"):]))
-                body.append(_figure(*figures[-1], cell.metadata.title))
-            elif "text/plain" in output.data:
-                body.append(setter.output(output.data["text/plain"]))
+            data = output.get("data", {"text/plain": output.get("text")})
+            if not set(data) <= {"text/plain", "image/svg+xml"} or \
+                    len(data["text/plain"]) > LONGEST:
+                raise course.LessonError(f"{where}: figures and up to {LONGEST} characters of text "
+                                         f"expected, got {', '.join(data)}")
+            if "image/svg+xml" not in data:
+                body.append(setter.output(data["text/plain"]))
+                continue
+            if not title:
+                raise course.LessonError(f"{where} draws a figure: one, and a title behind the # "
+                                         "%% expected, the text of those who cannot see it")
+            svg = data["image/svg+xml"]
+            figures.append((f"{stem.partition('_')[0]}-{len(figures) + 1}.svg",
+                            svg[svg.index("<svg"):]))
+            body.append(_figure(*figures[-1], title))
+            title = ""                                                  # one picture, one text
         body.append("</div>")
         for exercise in re.findall(r"NotImplementedError\(\"Exercise (\d+\.\d+)", cell.source):
-            if exercise in solutions:
-                body.append(_folded(f"Solution of E{exercise}", solutions[exercise]))
+            if exercise not in solutions:
+                raise course.LessonError(f"{where}: a solution of E{exercise} expected, found none")
+            body.append(_folded(f"Solution of E{exercise}", solutions[exercise]))
     title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
     number = stem[:2] if stem[:2].isdigit() else ""
     above = f'<p class="number">Lesson {number}</p>' if number else ""
     text = "".join(body)
     return Page(f"{stem}.html", f"{number} {title}".strip(), above + _contents(text), figures)
+
+
+@contextlib.contextmanager
+def _named(where):
+    """Say where a text cannot be set."""
+    try:
+        yield
+    except ValueError as error:
+        raise course.LessonError(f"{where}: {error}") from error
 
 
 def _text(setter, text, solutions):
@@ -295,11 +309,12 @@ def _folded(title, body):
 def _solutions(setter, stem):
     """{exercise: HTML}, and the answers to the questions."""
     path, found, last = course.TUTORIALS / "solutions" / f"{stem}.py", {}, None
-    for cell in course.read(path).cells if path.exists() else ():
+    for n, cell in enumerate(course.read(path).cells if path.exists() else (), 1):
         if cell.cell_type == "markdown":
             match = SOLUTION.match(cell.source)
             last = match[1] if match else "answers" if "questions" in cell.source[:40] else None
-            text = setter.prose(cell.source)
+            with _named(f"solutions/{stem}, cell {n}"):
+                text = setter.prose(cell.source)
         else:
             if last in (None, "answers"):
                 continue

@@ -2,9 +2,13 @@
 
 No equation: the course is about the other modules.
 """
+import asyncio
+import importlib
 import os
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -17,6 +21,35 @@ KERNEL = (                      # figures as SVG, in the size that the lesson ga
 
 class LessonError(RuntimeError):
     """A cell of a lesson failed."""
+
+
+def need(*names):
+    """Import libraries of the extra `book`.
+
+    Parameters
+    ----------
+    names : str
+        Modules.
+
+    Returns
+    -------
+    list of modules
+
+    Raises
+    ------
+    ImportError
+        That names the extra.
+
+    Examples
+    --------
+    >>> need("no_such_library")
+    Traceback (most recent call last):
+    ImportError: no_such_library expected, not found: pip install -e '.[book]'
+    """
+    try:
+        return [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        raise ImportError(f"{error.name} expected, not found: pip install -e '.[book]'") from error
 
 
 def lessons(number=None):
@@ -68,6 +101,8 @@ def read(path):
 
     Raises
     ------
+    LessonError
+        If it has no cells.
     ImportError
         Without jupytext.
 
@@ -76,14 +111,13 @@ def read(path):
     >>> read(lessons(4)[0]).cells[0].source.splitlines()[0]
     '# From dual to primal: weights in place of kernel evaluations'
     """
-    try:
-        import jupytext
-    except ImportError as error:
-        raise ImportError("jupytext expected, not found: pip install -e '.[book]'") from error
+    jupytext, = need("jupytext")
     notebook = jupytext.read(path, fmt="py:percent")
     notebook.metadata = {"kernelspec": {"name": "python3", "language": "python",
                                         "display_name": "Python 3"},
                          "language_info": {"name": "python"}}
+    if not notebook.cells:
+        raise LessonError(f"{path.name}: cells that begin with # %% expected, found none")
     for n, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{n}"
         cell.metadata = {key: cell.metadata[key] for key in ("title",) if key in cell.metadata}
@@ -115,6 +149,8 @@ def notebooks(out, paths=None):
     """
     import nbformat
     out, paths = Path(out), paths or lessons()
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out: a folder expected, {out} is a file")
     targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
     for target in (*targets, *(out / name for name in BESIDE)):
         if target.exists():
@@ -155,12 +191,7 @@ def execute(path, progress=None):
     ImportError
         Without nbclient or ipykernel.
     """
-    try:
-        import ipykernel                                            # noqa: F401
-        import nbclient
-        import nbformat
-    except ImportError as error:
-        raise ImportError(f"{error.name} expected, not found: pip install -e '.[book]'") from error
+    nbclient, nbformat, _ = need("nbclient", "nbformat", "ipykernel")
     notebook = nbformat.read(path, as_version=4)
     step = (lambda cell, cell_index: progress(cell_index + 1, len(notebook.cells))) \
         if progress else None
@@ -172,10 +203,9 @@ def execute(path, progress=None):
         env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
         client = nbclient.NotebookClient(
             notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),
-            coalesce_streams=True,
             resources={"metadata": {"path": str(path.parent)}}, on_cell_start=step)
         try:
-            client.execute(env=env, cwd=str(path.parent))
+            _apart(client, env=env, cwd=str(path.parent))
         except nbclient.exceptions.CellExecutionError as error:
             n, cell = next((n, cell) for n, cell in enumerate(notebook.cells, 1)
                            if any(output.output_type == "error" for output in
@@ -184,4 +214,32 @@ def execute(path, progress=None):
                               f"{error.ename}: {error.evalue}") from error
         except nbclient.exceptions.DeadKernelError as error:
             raise LessonError(f"{path.stem}: its kernel died") from error
+    for cell in notebook.cells:
+        cell.outputs = _joined(cell.get("outputs", ()))
     return notebook
+
+
+def _apart(client, **options):
+    """Execute in a thread, so that Ctrl-C reaches us, and take the kernel along with it."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(asyncio.run, client.async_execute(**options))
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            while not done.done():                  # it may have no kernel yet
+                with suppress(AttributeError):
+                    client.km.provisioner.process.kill()
+                wait([done], timeout=0.1)
+            raise
+
+
+def _joined(outputs):
+    """Outputs in which what was printed in pieces is one."""
+    found = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream" \
+                and output.name == found[-1].name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found

@@ -149,13 +149,16 @@ def test_canonical_attention_with_dual_values(name):
     values = np.linalg.pinv(Psi).T @ W_any
     any_E = primal_attention(Q[None], K[None], weights._replace(W_e=W_any[None]), **options)[1].E
     np.testing.assert_allclose(any_E[0], kernel @ values, rtol=1e-8, atol=1e-8)     # a pinv
-    # a column that Psi lacks and Phi has: K = [1], scores 1, but values 0
-    Q, K, w = np.array([[[1.0, 1.0]]]), np.array([[[1.0, 0.0]]]), np.array([[[0.0], [1.0]]])
-    weights = PrimalWeights(w, w, np.ones((1, 1)), np.ones((2, 1)), np.zeros(1))
-    (E, _), values = primal_attention(Q, K, weights, features="identity")[1], w[0].T @ \
-        np.linalg.pinv(K[0])
-    np.testing.assert_allclose([E[0, 0, 0], (Q[0] @ K[0].T @ values)[0, 0]], [1.0, 0.0])
     assert np.abs(values.T @ values - np.diag(np.diag(values.T @ values))).max() > 1e-3
+
+
+def test_dual_values_need_columns_that_are_independent():
+    """V27. Psi lacks a column that Phi has: the score is 1, and K times the dual value is 0."""
+    Phi, Psi, W_e = np.array([[1.0, 1.0]]), np.array([[1.0, 0.0]]), np.array([[0.0], [1.0]])
+    weights = PrimalWeights(W_e[None], W_e[None], np.ones((1, 1)), np.ones((2, 1)), np.zeros(1))
+    E = primal_attention(Phi[None], Psi[None], weights, features="identity")[1].E
+    np.testing.assert_array_equal(E, [[[1.0]]])
+    np.testing.assert_allclose(Phi @ Psi.T @ np.linalg.pinv(Psi).T @ W_e, [[0.0]], atol=1e-15)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e100, 1e200])

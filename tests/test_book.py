@@ -208,10 +208,19 @@ def test_a_lesson_that_fails_stops_the_build_and_loses_nothing(tmp_path, small, 
 
 
 @pytest.mark.parametrize("cell, message", [
-    (f"# %%\n{PLOT}", "cell 2 draws a figure: a title expected"),
-    ("# %% [markdown]\n# $\\foo$", "a formula that latex2mathml knows expected, got .foo"),
+    (f"# %%\n{PLOT}", "cell 2 draws a figure: one, and a title behind the # %% expected"),
+    (f"# %% Two\n{PLOT}\n{PLOT}", "cell 2 draws a figure: one, and a title"),
+    ("# %% [markdown]\n# $\\foo$", "01_small, cell 2: a formula that latex2mathml knows expected"),
+    ("# %% [markdown]\n# $x_$", "01_small, cell 2: a formula expected, got x_"),
+    ("# %% [markdown]\n# $\\frac{1$", "01_small, cell 2: a formula"),
+    ("# %%\nfrom IPython.display import HTML\nHTML('<b>x</b>')", "got text/plain, text/html"),
+    ("# %%\nprint('x' * 10_000_000)", "up to 100000 characters of text expected"),
+    ("# %%\ndef f(x):\n    raise NotImplementedError(\"Exercise 1.1: x\")",
+     "cell 2: a solution of E1.1 expected"),
 ])
-def test_a_page_that_would_be_poor_is_refused(tmp_path, small, cell, message):
+def test_a_page_that_would_be_poor_is_refused(tmp_path, small, monkeypatch, cell, message):
+    if "[markdown]" in cell or "Exercise" in cell:          # nothing to run
+        monkeypatch.setattr(course, "execute", lambda path, progress: nbformat.read(path, 4))
     small(cell)
     with pytest.raises((ValueError, course.LessonError), match=message):
         book.build(tmp_path / "out")
@@ -225,6 +234,23 @@ def test_another_folder_is_left_alone(tmp_path, small, capsys):
     assert main(["book", "--out", str(tmp_path / "mine")]) == 2
     assert "holds something else" in capsys.readouterr().err
     assert (tmp_path / "mine" / "index.html").read_text() == "my page"
+
+
+def test_a_folder_that_cannot_be_is_refused_before_the_lessons_run(tmp_path, small, capsys):
+    small("# %%\nimport time; time.sleep(1000)")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for out in ("file/book", "link", "file"):
+        assert main(["book", "--out", str(tmp_path / out)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("ksvd-ref: --out: ") and err.count("\n") == 1
+    (course.TUTORIALS / "01_small.py").write_text("")
+    assert main(["book", "--out", str(tmp_path / "new")]) == 1
+    assert "01_small.py: cells that begin with # %% expected" in capsys.readouterr().err
+
+
+def test_html_in_prose_is_text(setter):
+    assert "&lt;script&gt;" in setter.prose("<script>alert(1)</script>")
 
 
 def test_one_lesson(tmp_path, small, monkeypatch):

@@ -1,7 +1,10 @@
 """The lessons as notebooks. That each of them runs from a clean folder is what test_book sees."""
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import nbformat
 import pytest
@@ -84,6 +87,30 @@ def test_a_failing_cell_is_named(tmp_path, lesson):
     path, = course.notebooks(tmp_path / "new")
     with pytest.raises(course.LessonError, match=r"01_small, cell 3 .*AssertionError: x is one"):
         course.execute(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to one process are of POSIX")
+def test_ctrl_c(tmp_path):
+    """While a lesson runs: one line, status 130, and no kernel is left."""
+    path = tmp_path / "slow.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(
+        "import os, time\nwith open('pid.new', 'w') as file:\n    file.write(str(os.getpid()))\n"
+        "os.replace('pid.new', 'pid')\n"
+        "while True:\n    time.sleep(1)")]), path)
+    code = "import pathlib, signal, sys\n" \
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
+        "from ksvd_ref import __main__ as m, book, course\n" \
+        f"book.build = lambda *a: course.execute(pathlib.Path({str(path)!r}))\n" \
+        "sys.exit(m.main(['book']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
+                               cwd=tmp_path)
+    while not (tmp_path / "pid").exists() and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=30)[1]
+    assert process.returncode == 130 and err.endswith("ksvd-ref: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_kernel_that_dies_is_named(tmp_path, lesson):

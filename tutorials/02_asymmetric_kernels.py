@@ -194,7 +194,8 @@ plt.show()
 # The squares of the scores $K h_r$, one for each of $N$ rows, sum to a second moment; it is $N$
 # times a variance only after centring. There are two means to take away, of $\phi$ over the rows
 # and of $\psi$ over the $M$ columns, and $K$ is enough (V23):
-# $$ P_N K P_M, \qquad P_n = I - \tfrac1n 1 1^\top, \qquad 1 = (1, \ldots, 1)^\top. $$
+# $$ P_N K P_M, \qquad P_n = I - \tfrac1n \mathbf 1\mathbf 1^\top, \qquad
+#    \mathbf 1 = (1, \ldots, 1)^\top. $$
 # Every entry loses its row mean and its column mean and regains the mean of all. A new row takes
 # the column means of the *training* matrix, not those of the new rows.
 #
