@@ -30,26 +30,46 @@ def of_sigma(A, share):
     return int(np.argmax(sigma >= share * sigma[-1])) + 1
 
 
+def of_norm(A, share):
+    """The share of the norm in place of that of its square."""
+    return components_for(A, share ** 2)
+
+
+def more_than(A, share):
+    """The components that hold more than the share."""
+    squares = np.cumsum(np.linalg.svd(A, compute_uv=False) ** 2)
+    return int(np.argmax(squares > share * squares[-1])) + 1
+
+
 def check_8_1(function):
-    for A, sigma in matrices():
-        for share in (0.3, 0.7, 0.9, 0.99):
-            want, held = 0, 0.0
-            while held < share * np.sum(sigma ** 2):            # component by component
-                held += sigma[want] ** 2
-                want += 1
-            got = float(numbers(function(A.copy(), share), (), "the number of components"))
-            if got == want:
-                continue
-            for other, reason in (
-                    (want - 1, f"the index of the last component, from 0: their number is {want}"),
-                    (of_sigma(A, share), f"for the sum of sigma, not of sigma^2: {want} expected"),
-                    (want + 1, f"one too many: {want} hold {held / np.sum(sigma ** 2):.3f}"),
-                    (len(sigma), f"the rank; {want} would be enough"),
-                    (held / np.sum(sigma ** 2), "the share that is held, not a number of "
-                     "components")):
-                if np.isclose(got, other):
-                    raise AssertionError(f"sigma = {sigma}, share {share}: {got:g} is {reason}")
-            raise AssertionError(f"sigma = {sigma}, share {share}: {want} expected, got {got:g}")
+    cases = [(A, sigma, share) for A, sigma in matrices() for share in (0.3, 0.7, 0.9, 0.99)]
+    cases += [(np.eye(4, M), np.ones(4), share) for M in (4, 6) for share in (0.25, 0.5, 0.75)]
+    got, want, shares, ranks = [], [], [], []
+    for A, sigma, share in cases:
+        n, held = 0, 0.0
+        while held < share * np.sum(sigma ** 2):                # component by component
+            held += sigma[n] ** 2
+            n += 1
+        want.append(n)
+        shares.append(held / np.sum(sigma ** 2))
+        ranks.append(len(sigma))
+        got.append(float(numbers(function(A.copy(), share), (), "the number of components")))
+    if got == want:
+        return
+    n = int(np.argmax(np.not_equal(got, want)))
+    told = f"sigma = {cases[n][1]}, share {cases[n][2]}: {want[n]} expected, got {got[n]:g}"
+    of = lambda other: [other(A, share) for A, _, share in cases]
+    for other, reason in (                          # a reason must explain every case
+            (np.subtract(want, 1), "the index of the last component counts from 0"),
+            (of(of_sigma), "that is for the sum of sigma, not of sigma^2"),
+            (of(of_norm), "that is for the norm, not for its square, the sum of sigma^2"),
+            (of(more_than), "a share that is held exactly is held"),
+            (np.add(want, 1), "one fewer is enough"), (ranks, "that is the rank"),
+            (shares, "that is the share that is held")):
+        if np.allclose(got, other):
+            told += f": {reason}"
+            break
+    raise AssertionError(told)
 
 
 # %% [markdown]
@@ -148,7 +168,8 @@ assert np.isclose(np.linalg.norm(sink - sink.T) / np.linalg.norm(sink + sink.T),
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "8.1": (components_for,
             lambda A, share: components_for(A, share) - 1,
-            of_sigma,
+            of_sigma, of_norm, more_than,
+            lambda A, share: max(1, int(share * min(A.shape))),
             lambda A, share: np.linalg.matrix_rank(A)),
     "8.2": (nearest_symmetric,
             lambda A: (np.tril(A) + np.tril(A, -1).T, np.linalg.norm(A - A.T) / 2),

@@ -106,8 +106,10 @@ def check_9_3(function):
                 raise AssertionError(f"the trace is still {old:.4f}, not {value}")
             if np.isclose(trace, old + value):
                 raise AssertionError(f"the trace moved *by* {value}, it should be moved *to* it")
-            raise AssertionError(f"the trace is {trace:.4f}, not {value}: W_e and W_r had parts "
-                                 "along the null space before, which count too")
+            if np.isclose(trace, -value):
+                raise AssertionError(f"the trace is {trace:.4f}: the sign is flipped")
+            raise AssertionError(f"the trace is {trace:.4f}, not {value}: do the parts count that "
+                                 "W_e and W_r had along the null space before?")
         queries, keys = rng.standard_normal((2, 1, 9, p))       # and through the layer
         before, after = (attention.primal_attention(queries, keys, attention.PrimalWeights(
             a[None], b[None], np.ones((1, s)), np.ones((2 * s, 2)), np.zeros(2)), F=F[None])[0]
@@ -137,6 +139,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda W_e, W_r, F, value: (W_e, W_r),
             lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
             along,
+            lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, -value),
             lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, value + np.sum(W_e * W_r))),
 }
 if __name__ == "__main__":

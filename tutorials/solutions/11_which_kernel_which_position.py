@@ -35,6 +35,8 @@ def check_11_1(function):
         if not np.array_equal(got[:, :1], start):
             raise AssertionError("the target must begin with the start token, it begins with "
                                  f"{got[:, 0]}")
+        if got.dtype.kind == "f" and np.all(got == np.floor(got)):
+            raise AssertionError(f"tokens are integers, as in `start`: these are {got.dtype}")
         if got.dtype.kind not in "iu" or got.min() < 0 or got.max() > 7:
             raise AssertionError("tokens are integers from 0 to 7: the place of the largest logit, "
                                  "not the logit")
@@ -150,6 +152,7 @@ def check_11_3(function):
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "11.1": (greedy,
              lambda logits, start, n: greedy(logits, start, n)[:, 1:],
+             lambda logits, start, n: greedy(logits, start, n).astype(float),
              lambda logits, start, n: greedy(logits, 0 * start, n),
              lambda logits, start, n: greedy(lambda target: -logits(target), start, n),
              lambda logits, start, n: greedy(lambda target: logits(target[:, -1:]), start, n)),
