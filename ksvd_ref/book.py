@@ -357,7 +357,7 @@ def _subscripts(text):
     """HTML in which W_e, x^{-1} and `code` stand as in print."""
     parts = re.split("(<code>.*?</code>)", re.sub("`(.*?)`", r"<code>\1</code>", text))
     for pattern, made in ((r"_\{(.*?)\}", r"<sub>\1</sub>"), (r"\^\{(.*?)\}", r"<sup>\1</sup>"),
-                          (r"(?<![a-z_])([A-Za-zΑ-ω]′?)_([A-Za-z0-9Α-ω]+)", r"\1<sub>\2</sub>"),
+                          (r"(?<![a-z_])([A-Za-zΑ-ω]′?)_([A-Za-z0-9]+|[Α-ω])", r"\1<sub>\2</sub>"),
                           (r"\^(\w+)", r"<sup>\1</sup>")):
         parts[::2] = [re.sub(pattern, made, part) for part in parts[::2]]
     return "".join(parts)

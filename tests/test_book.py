@@ -144,7 +144,8 @@ def test_equations_lead_to_source_lesson_and_test(pages, site):
 
 @pytest.mark.parametrize("text, made", [
     ("W_eᵀφ(x_i)", "W<sub>e</sub>ᵀφ(x<sub>i</sub>)"), ("K_rows", "K<sub>rows</sub>"),
-    ("E = KH_r", "E = KH<sub>r</sub>"), ("λ′_l σ_l²", "λ′<sub>l</sub> σ<sub>l</sub>²"),
+    ("E = KH_r", "E = KH<sub>r</sub>"), ("H_eΣ", "H<sub>e</sub>Σ"),
+    ("λ′_l σ_l²", "λ′<sub>l</sub> σ<sub>l</sub>²"),
     ("D̂^{-1/2}", "D̂<sup>-1/2</sup>"), ("(x)^degree", "(x)<sup>degree</sup>"),
     ("log_factor, `H_e`", "log_factor, <code>H_e</code>"), ("R_{i−j}", "R<sub>i−j</sub>")])
 def test_subscripts(text, made):
