@@ -84,10 +84,10 @@ def build(out, number=None):
             mark.exists() and "ksvd_ref book" in mark.read_text(encoding="utf-8")[:2000])):
         raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
                          "holds something else")
-    built = {f"{path.stem}.html" for path in paths} | {"equations.html", "notation.html"}
-    order = [name for name in (*(f"{path.stem}.html" for path in course.lessons()),
-                               "equations.html", "notation.html")
-             if name in built or (out / name).exists()]
+    names = lambda paths: [*(f"{path.stem}.html" for path in paths),
+                           "equations.html", "notation.html"]
+    built = names(paths)
+    order = [name for name in names(course.lessons()) if name in built or (out / name).exists()]
     setter = Setter(order)
     with tempfile.TemporaryDirectory() as folder:
         pages = [_lesson(setter, path.stem, _executed(path))
@@ -131,7 +131,11 @@ class Setter:
             dollarmath.dollarmath_plugin, double_inline=True, renderer=self.formula).use(
             anchors.anchors_plugin, min_level=2, max_level=3)
         self._markdown.renderer.rules.update(text=self._text, code_inline=self._code_inline)
-        self.entries = {entry.tag: entry for entry in index.entries()}
+
+    @functools.cached_property
+    def entries(self):
+        """Tag -> Entry; read when the first is asked for, as the pages of sources never do."""
+        return {entry.tag: entry for entry in index.entries()}
 
     def prose(self, text):
         """Markdown as HTML."""
@@ -363,15 +367,15 @@ def _subscripts(text):
     return "".join(parts)
 
 
-def _readme(heading):
-    """The section of the README under a heading, in Markdown."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+@functools.cache
+def _readme():
+    return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def _notation(setter):
-    return Page("notation.html", "Notation",
-                "<h1>Notation</h1>" + _subscripts(setter.prose(_readme("Notation"))))
+    """The section of the README."""
+    text = _readme().partition("\n## Notation\n")[2].partition("\n## ")[0]
+    return Page("notation.html", "Notation", "<h1>Notation</h1>" + _subscripts(setter.prose(text)))
 
 
 @functools.cache
@@ -406,7 +410,6 @@ def _source_link(name, text):
 
 def _start(setter):
     """One picture and one sentence for each lesson."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
     cards = []
     for title, stem, minutes, needs, sentence in _lessons():
         if f"{stem}.html" in setter.pages:
@@ -416,7 +419,7 @@ def _start(setter):
                 f'<h2><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h2>'
                 f"<p>{setter.tags(sentence)}</p>"
                 f'<p class="small">{minutes} minutes; needs {setter.tags(needs)}</p></li>')
-    lead = setter.prose(text.partition("\n![")[0].partition("\n")[2])
+    lead = setter.prose(_readme().partition("\n![")[0].partition("\n")[2])
     return Page("index.html", SITE,
                 f'<h1>{SITE}</h1>{lead}<ol class="cards">{"".join(cards)}</ol>')
 
@@ -424,7 +427,7 @@ def _start(setter):
 def _lessons():
     """(title, name, minutes, what it needs, what it shows) of each lesson, from the README."""
     return re.findall(r"^\| \[\d\d (.*?)\]\(tutorials/(\w+)\.py\) \| (\d+) \| (.*?) \| (.*?) \|$",
-                      (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+                      _readme(), re.M)
 
 
 def _document(page, order):

@@ -106,8 +106,8 @@ def cells():
     >>> all(cell.startswith("# %%") for texts in cells().values() for cell in texts)
     True
     """
-    return {path.name[:2]: re.split(r"^(?=# %%)", path.read_text("utf-8"), flags=re.M)[1:]
-            for path in sorted(ROOT.glob("tutorials/[0-9][0-9]_*.py"))}
+    return {number: re.split(r"^(?=# %%)", path.read_text("utf-8"), flags=re.M)[1:]
+            for number, path in _lessons().items()}
 
 
 def docstrings():
@@ -123,7 +123,7 @@ def docstrings():
     >>> all("::test_" in name for name in docstrings())
     True
     """
-    paths = sorted(ROOT.glob("tests/test_*.py")) if cells() else []
+    paths = sorted(ROOT.glob("tests/test_*.py")) if _lessons() else []
     return {f"{path.name}::{node.name}": ast.get_docstring(node) or ""
             for path in paths for node in ast.parse(path.read_text("utf-8")).body
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
@@ -222,7 +222,7 @@ def table(entries):
     |---|---|---|---|---|---|
     | V7 | \\|J\\| falls | derived | — | — | [test_b](tests/test_a.py) |
     """
-    files = {path.name[:2]: path.name for path in ROOT.glob("tutorials/[0-9][0-9]_*.py")}
+    files = {number: path.name for number, path in _lessons().items()}
     lines = ["| tag | statement | source | function | lesson | test |", "|" + "---|" * 6]
     for entry in entries:
         row = (entry.tag, entry.statement.replace("|", r"\|"), entry.source,
@@ -260,6 +260,11 @@ def renewed(page):
     if not (begin and end):
         raise ValueError(f"two lines expected between which the table goes, {BEGIN} and {END}")
     return f"{before}{begin}\n\n{table(entries())}\n\n{end}{after}"
+
+
+def _lessons():
+    """Number, such as "04", to the path of the lesson; empty without a clone."""
+    return {path.name[:2]: path for path in sorted(ROOT.glob("tutorials/[0-9][0-9]_*.py"))}
 
 
 def _functions():

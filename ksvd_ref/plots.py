@@ -100,13 +100,15 @@ def _annotate(ax, points, labels):
     from matplotlib.transforms import Bbox
     ax.figure.draw_without_rendering()              # the layout decides where the points lie
     taken = [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in ax.transData.transform(points)]
+    places = [(far, x, y) for far, x, y in itertools.product((3, 9), (1, 0, -1), (1, 0, -1))
+              if x or y]
     for i, text in labels.items():
-        for far, x, y in itertools.product((3, 9), (1, 0, -1), (1, 0, -1)):
+        for far, x, y in places:
             note = ax.annotate(text, points[i], fontsize=7, xytext=(far * x, far * y),
                                textcoords="offset points", ha=("center", "left", "right")[x],
                                va=("center", "bottom", "top")[y])
             box = note.get_window_extent()
-            if (x or y) and not any(map(box.overlaps, taken)) and all(
+            if not any(map(box.overlaps, taken)) and all(
                     ax.bbox.contains(*corner) for corner in box.corners()):
                 taken.append(box)
                 break
