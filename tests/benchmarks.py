@@ -331,7 +331,7 @@ def attention(quick):
     """How softmax attention and Primal-Attention grow with N."""
     import numpy as np
 
-    from ksvd_ref import smoother
+    from ksvd_ref.attention import smoother
     from ksvd_ref.attention import PrimalWeights, even_rows, primal_attention
     d, s, sizes = 64, 30, [128, 256, 512, 1024] + ([] if quick else [2048, 4096, 8192])
     rng, softmax_, primal_ = np.random.default_rng(0), [], []

@@ -3,7 +3,7 @@
     python tests/gpu_check.py               # on a machine with a GPU and CuPy
     python tests/gpu_check.py --dry-run     # on any machine: tests the checks, proves nothing
 
-Every public function, encoder and training apart, against NumPy float64 on the same numbers;
+Every public function, the course apart, against NumPy float64 on the same numbers;
 refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory; hidden
 synchronisations; times. One line for each check, a table at the end, exit code 0 if all passed.
 Commit the table.
@@ -23,13 +23,15 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 RESULTS = []
-MODULES = ("kernels", "features", "linalg", "dual", "primal", "nystrom", "filters", "positions",
-           "smoother", "attention")
+MODULES = ("kernels", "features", "linalg", "dual", "primal", "nystrom", "attention.filters",
+           "attention.positions", "attention.smoother", "attention.layer")
 HOST_ONLY = {"linalg.check_rank": "no array", "nystrom.landmarks": "drawn on the host",
-             **dict.fromkeys(("filters.causal", "filters.memory", "filters.window",
-                              "filters.strided"), "made on the host, moved by a smoother"),
-             "filters.check_pairs": "no result", "filters.check_leading": "no result",
-             "attention.published_init": "drawn on the host",
+             **dict.fromkeys(("attention.filters.causal", "attention.filters.memory",
+                              "attention.filters.window", "attention.filters.strided"),
+                             "made on the host, moved by a smoother"),
+             "attention.filters.check_pairs": "no result",
+             "attention.filters.check_leading": "no result",
+             "attention.layer.published_init": "drawn on the host",
              "linalg.svd_core": "inside autograd, which works on the host"}
 TF32_LIMIT = 1e-5       # a float32 product has about 1e-6, one of 10-bit factors about 3e-4
 
@@ -164,24 +166,31 @@ def cases(small):
 
 
 def attention_cases(rng, n):
-    """The same for attention; encoder and training are followed by autograd, on the host."""
-    from ksvd_ref import attention, filters, positions, smoother
+    """The same for attention; transformer and training are followed by autograd, on the host."""
+    from ksvd_ref import attention
+    from ksvd_ref.attention import filters, positions, smoother
     Q, K, V = rng.standard_normal((3, 2, n, 8))
-    yield "smoother.attention", lambda *a: smoother.attention(*a, mask=filters.causal(n)), (Q, K, V)
-    yield "smoother.weights", lambda *a: smoother.weights(*a, kernel="rbf", gamma=0.1), (Q, K)
-    yield "smoother.linear_attention", smoother.linear_attention, (Q, K, V)
-    yield "smoother.multi_head", lambda *a: smoother.multi_head(*a, heads=2), (Q, K, V)
-    yield "smoother.split_heads", lambda X: smoother.split_heads(X, 2), (Q,)
-    yield "smoother.merge_heads", smoother.merge_heads, (Q,)
-    yield "filters.as_mask", lambda X: X * filters.as_mask(filters.causal(n, 8), X), (Q,)
-    yield "filters.visible", lambda X: filters.visible(X > 0.0, X, -1.0), (Q,)
-    yield "filters.taking_part", lambda X: filters.taking_part(X, "X", X @ X.T > 3.0, -1), (Q[0],)
-    yield "positions.sinusoids", lambda X: positions.sinusoids(n, 8, beside=X) + X, (Q,)
-    yield "positions.absolute", positions.absolute, (Q[0], K[0])
-    yield "positions.relative", positions.relative, (Q, rng.standard_normal((2 * n - 1, 8)))
-    yield "positions.rel_shift", positions.rel_shift, (Q @ rng.standard_normal((8, 2 * n - 1)),)
-    yield "positions.offset_table", lambda X: positions.offset_table(X, n, n), (Q[0, :9],)
-    yield "positions.turned", positions.turned, (Q[0],)
+    yield "attention.smoother.attention", \
+        lambda *a: smoother.attention(*a, mask=filters.causal(n)), (Q, K, V)
+    yield "attention.smoother.weights", \
+        lambda *a: smoother.weights(*a, kernel="rbf", gamma=0.1), (Q, K)
+    yield "attention.smoother.linear_attention", smoother.linear_attention, (Q, K, V)
+    yield "attention.smoother.multi_head", lambda *a: smoother.multi_head(*a, heads=2), (Q, K, V)
+    yield "attention.smoother.split_heads", lambda X: smoother.split_heads(X, 2), (Q,)
+    yield "attention.smoother.merge_heads", smoother.merge_heads, (Q,)
+    yield "attention.filters.as_mask", lambda X: X * filters.as_mask(filters.causal(n, 8), X), (Q,)
+    yield "attention.filters.visible", lambda X: filters.visible(X > 0.0, X, -1.0), (Q,)
+    yield "attention.filters.taking_part", \
+        lambda X: filters.taking_part(X, "X", X @ X.T > 3.0, -1), (Q[0],)
+    yield "attention.positions.sinusoids", lambda X: positions.sinusoids(n, 8, beside=X) + X, (Q,)
+    yield "attention.positions.absolute", positions.absolute, (Q[0], K[0])
+    yield "attention.positions.relative", positions.relative, \
+        (Q, rng.standard_normal((2 * n - 1, 8)))
+    yield "attention.positions.rel_shift", positions.rel_shift, \
+        (Q @ rng.standard_normal((8, 2 * n - 1)),)
+    yield "attention.positions.offset_table", \
+        lambda X: positions.offset_table(X, n, n), (Q[0, :9],)
+    yield "attention.positions.turned", positions.turned, (Q[0],)
     layer = tuple(rng.standard_normal(s) for s in ((2, 8, 3), (2, 8, 3), (2, 3), (6, 8), (8,)))
     data = (Q, K, *layer)
     one = attention.PrimalWeights
@@ -202,19 +211,19 @@ def attention_cases(rng, n):
         output, scores = attention.primal_attention(Q, K, one(*layer))
         found = attention.primal_attention_vjp(output, scores, scores, Q, K, one(*layer))
         return found[0], found[1], *found[2]
-    yield "attention.primal_attention", forward, data
-    yield "attention.primal_attention_vjp", backward, data
-    yield "attention.running_mean", attention.running_mean, (Q,)
-    yield "attention.even_rows", lambda X: attention.even_rows(X, 4), (Q,)
-    yield "attention.even_rows_vjp", lambda X: attention.even_rows_vjp(X, 3 * n), (Q,)
+    yield "attention.layer.primal_attention", forward, data
+    yield "attention.layer.primal_attention_vjp", backward, data
+    yield "attention.layer.running_mean", attention.running_mean, (Q,)
+    yield "attention.layer.even_rows", lambda X: attention.even_rows(X, 4), (Q,)
+    yield "attention.layer.even_rows_vjp", lambda X: attention.even_rows_vjp(X, 3 * n), (Q,)
     for name in ("paper", "published"):
         loss = getattr(attention, f"{name}_loss")
-        yield f"attention.{name}_loss", of_loss(loss), data
-        yield f"attention.{name}_loss_vjp", of_loss(lambda *a, loss=loss, name=name: flat(
+        yield f"attention.layer.{name}_loss", of_loss(loss), data
+        yield f"attention.layer.{name}_loss_vjp", of_loss(lambda *a, loss=loss, name=name: flat(
             getattr(attention, f"{name}_loss_vjp")(loss(*a), *a))), data
-    yield "attention.paper_lambda", lambda X: attention.paper_lambda(X, n), (abs(layer[2]),)
-    yield "attention.mean_of_squares", attention.mean_of_squares, (Q[0, 0],)
-    yield "attention.square_of_mean", attention.square_of_mean, (Q[0, 0],)
+    yield "attention.layer.paper_lambda", lambda X: attention.paper_lambda(X, n), (abs(layer[2]),)
+    yield "attention.layer.mean_of_squares", attention.mean_of_squares, (Q[0, 0],)
+    yield "attention.layer.square_of_mean", attention.square_of_mean, (Q[0, 0],)
 
 
 def _first(found, s):

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import nbformat
 import pytest
 
-from ksvd_ref import book, course, index
-from ksvd_ref.__main__ import main
+from ksvd_ref.command.main import main
+from ksvd_ref.course import book, index, notebooks
 
-LESSONS = [path.stem for path in course.lessons()]
+LESSONS = [path.stem for path in notebooks.lessons()]
 
 
 class Reader(HTMLParser):
@@ -53,7 +53,7 @@ def flat(text):
 @pytest.mark.parametrize("stem", LESSONS)
 def test_a_page_holds_its_lesson(pages, site, stem):
     """Every line of code, every formula, heading and figure, an output, nothing on stderr."""
-    page, notebook = pages[f"{stem}.html"], course.read(course.TUTORIALS / f"{stem}.py")
+    page, notebook = pages[f"{stem}.html"], notebooks.read(notebooks.TUTORIALS / f"{stem}.py")
     text, shown = flat(page.text), 0
     for n, cell in enumerate(notebook.cells, 1):
         assert f"cell-{n}" in page.names
@@ -181,10 +181,10 @@ def small(tmp_path, monkeypatch):
         folder = tmp_path / "tutorials"
         if not folder.exists():
             folder.mkdir()
-            for name in course.BESIDE:
+            for name in notebooks.BESIDE:
                 (folder / name).write_text("")
-            shutil.copytree(course.TUTORIALS / "site", folder / "site")
-            monkeypatch.setattr(course, "TUTORIALS", folder)
+            shutil.copytree(notebooks.TUTORIALS / "site", folder / "site")
+            monkeypatch.setattr(notebooks, "TUTORIALS", folder)
         (folder / "01_small.py").write_text(
             "# %% [markdown]\n# # Small\n" + "".join(f"{cell}\n" for cell in cells))
     return make
@@ -221,9 +221,9 @@ def test_a_lesson_that_fails_stops_the_build_and_loses_nothing(tmp_path, small, 
 ])
 def test_a_page_that_would_be_poor_is_refused(tmp_path, small, monkeypatch, cell, message):
     if "[markdown]" in cell or "Exercise" in cell:          # nothing to run
-        monkeypatch.setattr(course, "execute", lambda path, progress: nbformat.read(path, 4))
+        monkeypatch.setattr(notebooks, "execute", lambda path, progress: nbformat.read(path, 4))
     small(cell)
-    with pytest.raises((ValueError, course.LessonError), match=message):
+    with pytest.raises((ValueError, notebooks.LessonError), match=message):
         book.build(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -245,7 +245,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_lessons_run(tmp_path, sma
         assert main(["book", "--out", str(tmp_path / out)]) == 2
         err = capsys.readouterr().err
         assert err.startswith("ksvd-ref: --out: ") and err.count("\n") == 1
-    (course.TUTORIALS / "01_small.py").write_text("")
+    (notebooks.TUTORIALS / "01_small.py").write_text("")
     assert main(["book", "--out", str(tmp_path / "new")]) == 1
     assert "01_small.py: cells that begin with # %% expected" in capsys.readouterr().err
 
@@ -256,12 +256,13 @@ def test_html_in_prose_is_text(setter):
 
 def test_one_lesson(tmp_path, small, monkeypatch):
     """One lesson of an earlier book is renewed, the others stay and keep their links."""
-    monkeypatch.setattr(course, "execute", lambda path, progress: nbformat.read(path, 4))
+    monkeypatch.setattr(notebooks, "execute", lambda path, progress: nbformat.read(path, 4))
     small("# %%\nprint('first')")
-    (course.TUTORIALS / "02_other.py").write_text("# %% [markdown]\n# # Other\n# %%\nprint('kept')")
+    other = notebooks.TUTORIALS / "02_other.py"
+    other.write_text("# %% [markdown]\n# # Other\n# %%\nprint('kept')")
     book.build(tmp_path / "out")
     small("# %%\nprint('second')")
-    (course.TUTORIALS / "02_other.py").write_text("# %% [markdown]\n# # Other\n# %%\nprint('new')")
+    other.write_text("# %% [markdown]\n# # Other\n# %%\nprint('new')")
     book.build(tmp_path / "out", 1)
     pages = [(tmp_path / "out" / name).read_text() for name in ("01_small.html", "02_other.html")]
     assert "second" in pages[0] and 'href="02_other.html"' in pages[0] and "kept" in pages[1]

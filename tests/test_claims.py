@@ -6,7 +6,8 @@ import pytest
 
 from scipy.special import softmax
 
-from ksvd_ref import dual, features, kernels, positions, primal, smoother
+from ksvd_ref import dual, features, kernels, primal
+from ksvd_ref.attention import positions, smoother
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 SIZES = pytest.mark.parametrize("N, d", [(6, 2), (15, 4)])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ksvd_ref
-from ksvd_ref import datasets, kernels
+from ksvd_ref import kernels
+from ksvd_ref.course import datasets
 
 DATA = Path(ksvd_ref.__file__).with_name("data")
 
@@ -14,7 +15,8 @@ DATA = Path(ksvd_ref.__file__).with_name("data")
 def test_every_file_has_its_row_and_every_row_its_file():
     table = (DATA / "README.md").read_text()
     named = set(re.findall(r"[\w]+(?:\.\w+)*\.(?:npz|gz)", table))
-    assert named == {file.name for file in DATA.iterdir() if file.name != "README.md"}
+    assert named == {file.name for file in DATA.iterdir()
+                     if file.name not in ("README.md", "ksvd.mplstyle")}
 
 
 @pytest.mark.parametrize("load, N", [

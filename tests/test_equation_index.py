@@ -1,11 +1,14 @@
 """The index cannot lie: no tag without code, test and lesson; no function without tag or reason."""
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from ksvd_ref import __main__, equations, index
+from ksvd_ref import equations
+from ksvd_ref.command import main
+from ksvd_ref.course import index
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -77,8 +80,8 @@ def test_its_lessons(tag):
 
 
 def test_no_tag_without_an_entry():
-    for path in [ROOT / "README.md", *ROOT.glob("ksvd_ref/*.py"), *ROOT.glob("tutorials/**/*.py"),
-                 *ROOT.glob("tests/*.py")]:
+    for path in [ROOT / "README.md", *ROOT.glob("ksvd_ref/**/*.py"),
+                 *ROOT.glob("tutorials/**/*.py"), *ROOT.glob("tests/*.py")]:
         if path.name != Path(__file__).name:
             unknown = index.named(path.read_text("utf-8")) - set(ENTRIES)
             assert not unknown, f"{path.name} names {unknown}: no function's summary has this " \
@@ -90,8 +93,11 @@ def test_no_public_function_without_a_tag_or_a_reason():
     assert not missing, f"{missing}: write a tag into the summary, `(Eq. K.12)`, or a line " \
         "`No equation: why.` into the docstring of the function or of its module"
     tagged = {name for entry in ENTRIES.values() for name in entry.functions}
+    modules = {".".join(path.relative_to(ROOT / "ksvd_ref").with_suffix("").parts): path
+               for path in (ROOT / "ksvd_ref").rglob("*.py") if path.name[0] != "_"}
+    assert set(modules) - {"command.main"} == set(index.MODULES)
     public = {f"{module}.{node.name}" for module in index.MODULES
-              for node in ast.parse((ROOT / f"ksvd_ref/{module}.py").read_text("utf-8")).body
+              for node in ast.parse(modules[module].read_text("utf-8")).body
               if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
     assert tagged | set(index.untagged()) == public and not tagged & set(index.untagged())
 
@@ -99,14 +105,14 @@ def test_no_public_function_without_a_tag_or_a_reason():
 def test_a_source_is_said_once_or_the_same_everywhere():
     for entry in ENTRIES.values():
         for name in entry.functions:
-            module, function = name.split(".")
-            doc = getattr(getattr(__import__(f"ksvd_ref.{module}"), module), function).__doc__
+            module, function = name.rsplit(".", 1)
+            doc = getattr(import_module(f"ksvd_ref.{module}"), function).__doc__
             said = re.findall(r"Source: (.+?)\.\s*(?:\n\s*\n|\Z)", doc, re.S)
             assert said in ([], [entry.source]), f"{entry.tag}: {name} has another source"
 
 
 def test_statements_are_those_of_the_command(capsys):
-    assert __main__.main(["equations"]) == 0
+    assert main.main(["equations"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^(\w\S*)", out, re.M) == list(ENTRIES)
     assert max(map(len, out.splitlines())) <= 100
@@ -129,7 +135,7 @@ def test_readme_is_up_to_date(tmp_path):
         "python -m ksvd_ref equations --into README.md"
     page = tmp_path / "page.md"
     page.write_text(f"# Before\n{index.BEGIN}\nold\n{index.END}\nafter\n", "utf-8")
-    assert __main__.main(["equations", "--into", str(page)]) == 0
+    assert main.main(["equations", "--into", str(page)]) == 0
     text = page.read_text("utf-8")
     assert text.startswith("# Before\n") and text.endswith("\nafter\n")
     assert "\nold\n" not in text and index.table(ENTRIES.values()) in text
@@ -137,7 +143,7 @@ def test_readme_is_up_to_date(tmp_path):
 
 
 def test_some_entries_and_unknown_ones(capsys, tmp_path):
-    assert __main__.main(["equations", "V5", "K.12"]) == 0
+    assert main.main(["equations", "V5", "K.12"]) == 0
     assert capsys.readouterr().out == "".join(f"{index.text(ENTRIES[tag])}\n"
                                               for tag in ("V5", "K.12"))
     assert "| — |" in index.table([ENTRIES["V5"]]).splitlines()[2]  # no function: its test is code
@@ -146,7 +152,7 @@ def test_some_entries_and_unknown_ones(capsys, tmp_path):
     for argv, message in ((["K.99", "V5"], "K.99: no such tag"),
                           (["--into", str(page)], "two lines expected"),
                           (["--into", str(tmp_path / "none.md")], "No such file")):
-        assert __main__.main(["equations", *argv]) == 2
+        assert main.main(["equations", *argv]) == 2
         out, err = capsys.readouterr()
         assert not out and message in err and err.count("\n") == 1
 
@@ -156,7 +162,7 @@ def test_without_a_clone(capsys, tmp_path, monkeypatch):
     found = {entry.tag: entry for entry in index.entries()}
     assert found == {tag: entry._replace(lessons=(), tests=()) for tag, entry in ENTRIES.items()
                      if entry.functions}
-    assert __main__.main(["equations"]) == 0
+    assert main.main(["equations"]) == 0
     assert capsys.readouterr().out.endswith("are beside the package in a clone.\n")
 
 

@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from ksvd_ref import datasets, dual, equations, features, kernels, primal
+from ksvd_ref import dual, equations, features, kernels, primal
+from ksvd_ref.course import datasets
 
 TAGS = [equations.describe(function)[0] for function in equations.EQUATIONS]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksvd_ref import __main__, exercises
+from ksvd_ref.command import main
+from ksvd_ref.course import exercises
 
 LESSONS = sorted(exercises.TUTORIALS.glob("[0-9]*.py"))
 EXERCISES = exercises.wanted()
@@ -141,7 +142,7 @@ def test_the_check_has_a_message_for_nothing_and_for_nan(exercise):
 
 SOLUTIONS = """
 import time
-from ksvd_ref.exercises import numbers
+from ksvd_ref.course.exercises import numbers
 def check(function):
     got = function(2)
     assert not got < 4, f"twice 2 is 4, got {got}"
@@ -308,7 +309,7 @@ NOTEBOOK = [
     ("code", "%matplotlib inline\n!pip install ksvd_ref\nnp.ones?\nfrom pathlib import Path\n"
              "import matplotlib.pyplot as plt\nimport numpy as np"),
     ("code", 'HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()\n'
-             'style = (HERE / "ksvd.mplstyle").read_text()'),
+             'beside = (HERE / "vowels.py").read_text()'),
     ("code", "remainder = (7\n  % 4)\nplt.plot([remainder])\nplt.show()"),
     ("code", "patching(np.ones(2))\nassert False, 'a cell that fails'"),
     ("code", ["def doubled(x):\n", "    return 2 * x + remainder - 3"]),
@@ -462,7 +463,7 @@ def command(capsys, tmp_path, monkeypatch):
     Path("bad.py").write_text("x =")
 
     def run(*argv):
-        status = __main__.main(["check", *argv])
+        status = main.main(["check", *argv])
         return (status, *capsys.readouterr())
     return run
 
@@ -556,7 +557,7 @@ def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
 
 
 def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.exercises, ksvd_ref.__main__ as m\n" \
+    code = "import sys, ksvd_ref.course.exercises, ksvd_ref.command.main as m\n" \
         "try: m.main(['check', '--help'])\nexcept SystemExit: pass\n" \
         "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -567,7 +568,8 @@ def test_a_process_without_its_parent_ends(tmp_path):
     """Killed hard, `check` cannot end the endless loops it has started: they end by themselves."""
     (tmp_path / "loop.py").write_text("while True: pass")
     start = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "ksvd_ref.exercises", str(tmp_path / "out"), "0.3",
-                           str(tmp_path / "loop.py")], stderr=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "ksvd_ref.course.exercises",
+                           str(tmp_path / "out"), "0.3", str(tmp_path / "loop.py")],
+                          stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 1 and time.monotonic() - start >= 0.3
     assert not (tmp_path / "out").exists()

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from ksvd_ref import files
+from ksvd_ref.command import files
 
 A = np.array([[1.0, 2.0], [3.0, 4.5]])
 TEXT = {

@@ -8,37 +8,53 @@ import ksvd_ref
 
 PACKAGE = Path(ksvd_ref.__file__).parent
 ALLOWED = {             # module -> what it may import of ours
-    "backend": set(), "linalg": {"backend"}, "datasets": set(), "files": set(), "plots": set(),
+    "backend": set(), "linalg": {"backend"},
     "kernels": {"backend", "linalg"}, "dual": {"backend", "linalg"},
     "features": {"backend", "linalg"}, "primal": {"backend", "linalg"},
     "equations": {"backend", "linalg", "kernels", "dual", "features", "primal"},
     "nystrom": {"backend", "linalg", "kernels", "dual", "features", "primal"},
-    "filters": {"backend"}, "positions": {"backend"},
-    "smoother": {"backend", "filters", "kernels"},
-    "attention": {"backend"}, "encoder": {"backend", "smoother", "attention"}, "training": set(),
-    "exercises": set(), "course": set(), "book": {"course", "index"},
-    "index": {"__all__"},               # and by it every module, whose docstrings it reads
-    "__main__": {"backend", "kernels", "features", "equations", "datasets", "files", "index",
-                 "plots", "exercises", "course", "book"},
-    "__init__": set(),
+    "attention.filters": {"backend"}, "attention.positions": {"backend"},
+    "attention.smoother": {"backend", "attention.filters", "kernels"},
+    "attention.layer": {"backend"},
+    "attention.__init__": {"attention.filters", "attention.positions", "attention.smoother",
+                           "attention.layer"},
+    "course.transformer": {"backend", "attention.smoother"}, "course.training": set(),
+    "course.datasets": set(), "course.plots": set(), "course.exercises": set(),
+    "course.notebooks": set(), "course.book": {"course.notebooks", "course.index"},
+    "course.index": {"__init__"},       # and by it every module, whose docstrings it reads
+    "course.__init__": set(),
+    "command.files": set(), "command.__init__": set(),
+    "command.main": {"backend", "kernels", "features", "equations", "command.files",
+                     "course.datasets", "course.index", "course.plots", "course.exercises",
+                     "course.notebooks", "course.book"},
+    "__main__": {"command.main"}, "__init__": set(),
 }
 
 
+def path_of(name):
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
+
+
 def imports(name):
-    """(ours, others) that a module imports, inside functions too."""
+    """(ours, others) that a module imports, inside functions too; ours as the table names them."""
     ours, others = set(), set()
-    for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
+    for node in ast.walk(ast.parse(path_of(name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
-            ours |= {node.module} if node.module else {alias.name for alias in node.names}
+            home = name.split(".")[:-node.level] + [node.module] * bool(node.module)
+            for alias in node.names:        # of a module, a module, a wing, or the face of a wing
+                ours.add(next(one for one in map(".".join, (
+                    home, [*home, alias.name], [*home, alias.name, "__init__"],
+                    [*home, "__init__"])) if one in ALLOWED))
         elif isinstance(node, ast.ImportFrom):
             others.add(node.module.split(".")[0])
         elif isinstance(node, ast.Import):
             others |= {alias.name.split(".")[0] for alias in node.names}
-    return ours, others
+    return (ours | {"__init__"} if "ksvd_ref" in others else ours), others
 
 
 def test_every_module_has_its_place():
-    assert {path.stem for path in PACKAGE.glob("*.py")} == set(ALLOWED)
+    assert {".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+            for path in PACKAGE.rglob("*.py")} == set(ALLOWED)
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -46,7 +62,7 @@ def test_imports_run_one_way(name):
     ours, others = imports(name)
     assert ours <= ALLOWED[name]
     assert "cupy" not in others or name == "backend"
-    assert "matplotlib" not in others or name == "plots"
+    assert "matplotlib" not in others or name == "course.plots"
     assert not others & {"scipy", "sklearn", "torch"}
 
 
@@ -57,8 +73,14 @@ def test_dual_and_primal_exchange_arrays_and_nothing_else():
 
 
 def test_the_map_names_every_module():
-    for name in set(ALLOWED) - {"__init__", "__main__"}:
-        assert name in ksvd_ref.__doc__ and name in ksvd_ref.__all__
-        assert getattr(ksvd_ref, name).__name__ == f"ksvd_ref.{name}"
-    with pytest.raises(AttributeError, match="no attribute 'magic'"):
-        ksvd_ref.magic
+    for name in set(ALLOWED) - {"__main__", "command.main"}:
+        wing, _, module = name.rpartition(".")
+        above = getattr(ksvd_ref, wing) if wing else ksvd_ref
+        if module == "__init__":
+            assert not wing or wing in ksvd_ref.__doc__ and wing in ksvd_ref.__all__
+        else:
+            assert module in above.__doc__ and module in above.__all__
+            assert getattr(above, module).__name__ == f"ksvd_ref.{name}"
+    for above in (ksvd_ref, ksvd_ref.attention, ksvd_ref.course, ksvd_ref.command):
+        with pytest.raises(AttributeError, match="no attribute 'magic'"):
+            above.magic

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksvd_ref import __main__, datasets, equations, kernels
+from ksvd_ref import equations, kernels
+from ksvd_ref.command import main
+from ksvd_ref.course import datasets
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def command(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(*argv):
-        status = __main__.main([str(word) for word in argv])
+        status = main.main([str(word) for word in argv])
         return (status, *capsys.readouterr())
     return run
 
@@ -212,7 +214,7 @@ def run(*argv, **options):
 
 
 def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.__main__ as m\n" \
+    code = "import sys, ksvd_ref.command.main as m\n" \
         "try: m.main(['--help'])\nexcept SystemExit: pass\n" \
         "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

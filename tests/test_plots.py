@@ -3,7 +3,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from ksvd_ref import dual, plots
+from ksvd_ref import dual
+from ksvd_ref.course import plots
 
 
 @pytest.fixture

@@ -87,11 +87,12 @@ def problems(source, library):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("module", sorted(path.stem for path in FOLDER.glob("*.py")))
+@pytest.mark.parametrize("module", sorted(".".join(path.relative_to(FOLDER).with_suffix("").parts)
+                                          for path in FOLDER.rglob("*.py")))
 def test_every_name_exists(module, library):
     if not find_spec(library):
         pytest.skip(f"{library} is not installed: pip install -e '.[cuda13]' needs no GPU")
-    source = (FOLDER / f"{module}.py").read_text(encoding="utf-8")
+    source = (FOLDER / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
     assert problems(source, library) == []
 
 
@@ -134,7 +135,7 @@ def test_uses():
         ("eye", ("device",)), ("clip", ("min",)), ("flip", ()), ("linalg.eigh", ("UPLO",)),
         ("sum", ("axis", "keepdims")), ("finfo", ())}
     assert uses("np.exp(x); self.xp; x.xp.y") == set()
-    total = set().union(*(uses(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.py")))
+    total = set().union(*(uses(path.read_text(encoding="utf-8")) for path in FOLDER.rglob("*.py")))
     assert len(total) > 30 and ("linalg.svd", ("full_matrices",)) in total
 
 
@@ -185,9 +186,9 @@ def test_gpu_check_in_a_dry_run():
     ("from ksvd_ref import dual as d\nd.extra = lambda x: x; d.extra.__module__ = d.__name__",
      "FAIL  public functions without a check: dual.extra"),
     ("gpu_check.product_error = None", "FAIL  tf32: TypeError"),
-    ("from ksvd_ref import smoother as s; f = s.weights\n"
+    ("from ksvd_ref.attention import smoother as s; f = s.weights\n"
      "s.weights = lambda Q, K, **kernel: f(Q, K, **kernel) + 1e-6 * ("
-     "type(Q).__module__ == 'cupy_stand_in')", "FAIL  smoother.weights float64: off by"),
+     "type(Q).__module__ == 'cupy_stand_in')", "FAIL  attention.smoother.weights float64: off by"),
     ("gpu_check.TF32_LIMIT = 1e-3", "FAIL  the detector sees factors of ten bits")],
     ids=["wrong value", "float64 from float32", "a trip to the host", "a function without a check",
          "a check that breaks", "wrong value in attention", "a detector that cannot detect"])

@@ -4,8 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from ksvd_ref.positions import absolute, offset_table, rel_shift, relative, sinusoids, turned
-from ksvd_ref.smoother import attention, causal, memory, weights, window
+from ksvd_ref.attention.positions import (absolute, offset_table, rel_shift, relative, sinusoids,
+                                          turned)
+from ksvd_ref.attention.smoother import attention, causal, memory, weights, window
 
 from test_smoother import check_gradient, close
 

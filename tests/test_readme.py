@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksvd_ref import __main__
+from ksvd_ref.command import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -45,13 +45,13 @@ def test_there_is_no_other_block():
 @pytest.mark.parametrize("words", [x for x in COMMANDS if x.split()[0] == "verify"])
 def test_verify(words, desk, capsys):
     """Also the command below the picture, which draws it."""
-    assert __main__.main(shlex.split(words.replace("FILE", "FILE.csv").replace("OUT", "out"))) == 0
+    assert main.main(shlex.split(words.replace("FILE", "FILE.csv").replace("OUT", "out"))) == 0
     assert "--plot" not in words or (desk / "out.png").stat().st_size > 10_000
 
 
 def test_the_picture_is_what_the_command_draws(desk):
     words = re.search(r"as `ksvd-ref (verify [^`]*)`", README)[1]
-    assert __main__.main(shlex.split(words)) == 0
+    assert main.main(shlex.split(words)) == 0
     import matplotlib.image
     drawn, shown = (matplotlib.image.imread(path) for path in (
         desk / "migration.png", ROOT / "tutorials" / "migration.png"))
@@ -63,7 +63,7 @@ def test_the_picture_is_what_the_command_draws(desk):
 def test_index_and_check(words, desk, capsys):
     cell = {"cell_type": "code", "source": (desk / "mywork.py").read_text().splitlines(True)}
     (desk / "work_2.ipynb").write_text(json.dumps({"cells": [cell]}))
-    status, out = __main__.main(shlex.split(words)), capsys.readouterr().out
+    status, out = main.main(shlex.split(words)), capsys.readouterr().out
     if words.startswith("equations"):
         assert status == 0 and "K.12  " in out and ("K.15  " in out) == (words == "equations")
     else:
@@ -76,7 +76,7 @@ def test_pages_and_notebooks(words, desk, request):
     if words == "book":                                     # this takes a minute: done once
         assert (request.getfixturevalue("site") / "index.html").exists()
     else:
-        assert __main__.main(shlex.split(words)) == 0 and list(desk.glob("handout/01_*.ipynb"))
+        assert main.main(shlex.split(words)) == 0 and list(desk.glob("handout/01_*.ipynb"))
 
 
 def test_the_rest_is_what_ci_runs():

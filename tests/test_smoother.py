@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ksvd_ref import kernels
-from ksvd_ref.smoother import (attention, causal, linear_attention, memory, merge_heads, multi_head,
-                               split_heads, strided, weights, window)
+from ksvd_ref.attention.smoother import (attention, causal, linear_attention, memory, merge_heads,
+                                         multi_head, split_heads, strided, weights, window)
 
 
 def close(got, want, lib=None, factor=100):
@@ -594,7 +594,7 @@ def test_causal_runs_as_a_state(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the quadratic form")
 
-    monkeypatch.setattr("ksvd_ref.smoother._inner", refuse)
+    monkeypatch.setattr("ksvd_ref.attention.smoother._inner", refuse)
     X = np.random.default_rng(14).standard_normal((5, 2))
     padding = np.array([True, False, True, True, False])
     for mask in (None, padding, causal(5), causal(5) & padding):

@@ -7,7 +7,7 @@ from autograd.misc.flatten import flatten
 from autograd.misc.optimizers import rmsprop, sgd
 from conftest import assert_gradient
 
-from ksvd_ref import datasets, encoder, training
+from ksvd_ref.course import datasets, training, transformer
 
 
 def quadratic(params, batch):
@@ -272,11 +272,11 @@ def learn(seed, steps=90, T=16):
     alphabet = sorted(set(text))
     codes = np.searchsorted(alphabet, list(text))
     rng = np.random.default_rng(seed)
-    params = encoder.init_language_model(rng, len(alphabet), d=16, hidden=32, layers=1)
-    attend = partial(encoder.attend, heads=2)
-    logits = lambda params, rows: encoder.language_model(rows[:, :-1], params, attend)
-    loss = lambda params, rows: encoder.cross_entropy(logits(params, rows), rows[:, 1:],
-                                                      np.ones((len(rows), T), "float32"))
+    params = transformer.init_language_model(rng, len(alphabet), d=16, hidden=32, layers=1)
+    attend = partial(transformer.attend, heads=2)
+    logits = lambda params, rows: transformer.language_model(rows[:, :-1], params, attend)
+    loss = lambda params, rows: transformer.cross_entropy(logits(params, rows), rows[:, 1:],
+                                                          np.ones((len(rows), T), "float32"))
     batches = (codes[rng.integers(70000, size=(32, 1)) + np.arange(T + 1)] for _ in range(steps))
     done = training.train(loss, params, batches, steps=steps,
                           rate=training.cosine(1e-2, steps, warmup=10))

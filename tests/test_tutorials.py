@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ksvd_ref import exercises
+from ksvd_ref.course import exercises
 
 TUTORIALS = Path(__file__).parents[1] / "tutorials"
 LESSONS = sorted(TUTORIALS.glob("[0-9]*.py"))
@@ -62,7 +62,7 @@ def test_frame(path):
         assert heading in text, heading
     space = r"\s(?:# )?"
     assert re.search("minutes, and \\d+ more for the exercises".replace(" ", space), text)
-    assert 'With `from ksvd_ref import exercises`, `exercises.check("' in text
+    assert 'With `from ksvd_ref.course import exercises`, `exercises.check("' in text
     assert "\n# Three questions without code.\n#\n# 1. " in text
     for formula in re.findall(r"\$\$.*?\$\$", text, re.S):     # a list to Markdown, not a minus
         assert not re.search(r"\n# {1,3}[-+*] ", formula)

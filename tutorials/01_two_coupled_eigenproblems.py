@@ -9,15 +9,14 @@
 # **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes,
 # and 20 more for the exercises.
 # %%
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, dual, kernels, plots
+from ksvd_ref import dual, kernels
+from ksvd_ref.course import datasets, plots
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 # %% [markdown]
 # ## 1. By hand
 # A matrix $K$ with $N$ rows and $M$ columns turns column weights $h_r$ into one number per row,
@@ -216,8 +215,8 @@ plt.show()
 # output neurons part as senders only, and symmetrising mixes them again.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("1.1", left_partners)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("1.1", left_partners)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
 # - **E1.2** (about 2 lines) Predict: how many eigenvalues of the block matrix are > 0, 0, < 0?

@@ -8,15 +8,14 @@
 #
 # **You need.** Lesson 01; 50 minutes, and 20 more for the exercises.
 # %%
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, dual, kernels
+from ksvd_ref import dual, kernels
+from ksvd_ref.course import datasets
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(0)
 # %% [markdown]
 # ## 1. Two arguments, two spaces
@@ -235,8 +234,8 @@ plt.show()
 # singular value, the second was 10.39.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("2.1", predicted_rank)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("2.1", predicted_rank)` says
+# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E2.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
 #   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in

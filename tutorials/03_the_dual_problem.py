@@ -10,17 +10,16 @@
 # exercises.
 # %%
 from itertools import combinations
-from pathlib import Path
 
 import autograd.numpy as anp
 import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad
 
-from ksvd_ref import datasets, dual, plots, primal
+from ksvd_ref import dual, primal
+from ksvd_ref.course import datasets, plots
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(3)
 # %% [markdown]
 # ## 1. Two sides, one problem
@@ -237,8 +236,8 @@ plt.show()
 # *See:* each grey dot is a solution of K.15; only the lower edge are best approximations.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("3.1", mend_signs)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("3.1", mend_signs)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E3.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
 #   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.

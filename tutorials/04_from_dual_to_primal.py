@@ -9,15 +9,14 @@
 #
 # **You need.** Lesson 03; 70 minutes, and 20 more for the exercises.
 # %%
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, dual, features, kernels, plots, primal
+from ksvd_ref import dual, features, kernels, primal
+from ksvd_ref.course import datasets, plots
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(4)
 # %% [markdown]
 # ## 1. The sides cross
@@ -224,8 +223,8 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # Same kernel, other weights; only the last line is another kernel.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("4.1", score_new_row)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("4.1", score_new_row)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E4.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
 # - **E4.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.

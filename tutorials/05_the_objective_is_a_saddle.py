@@ -9,16 +9,15 @@
 # the exercises.
 # %%
 from itertools import combinations
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad, hessian
 
-from ksvd_ref import datasets, primal
+from ksvd_ref import primal
+from ksvd_ref.course import datasets
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < tolerance   # eps: 1e-16
 # %% [markdown]
 # ## 1. Objective and gradient
@@ -224,8 +223,8 @@ for s, rate in enumerate((sigma[1:] / sigma[:-1]) ** 2, 1):
 # and $J^2$ is cheap and smooth. It is a **regulariser**: $J = 0$ does not make a KSVD.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("5.1", zero_factor)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("5.1", zero_factor)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E5.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
 #   weights with $\mathrm{tr}(W_e^\top W_r) > 0$?

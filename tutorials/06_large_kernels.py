@@ -19,8 +19,7 @@ import numpy as np
 
 from ksvd_ref import dual, kernels, nystrom, primal
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(6)
 
 
@@ -230,8 +229,8 @@ plt.show()
 # a factor of about 12.
 #
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("6.1", kappa_seen)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("6.1", kappa_seen)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E6.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 #   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.

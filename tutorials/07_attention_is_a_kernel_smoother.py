@@ -9,20 +9,19 @@
 # **You need.** Lesson 02 and a Transformer seen once; 90 minutes, and 35 more for the
 # exercises.
 # %%
-from pathlib import Path
 
 import autograd.numpy as anp
 import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad
 
-from ksvd_ref import datasets, features
-from ksvd_ref.positions import absolute, offset_table, relative, sinusoids, turned
-from ksvd_ref.smoother import (attention, causal, linear_attention, memory, strided, weights,
-                               window)
+from ksvd_ref import features
+from ksvd_ref.attention.positions import absolute, offset_table, relative, sinusoids, turned
+from ksvd_ref.attention.smoother import (attention, causal, linear_attention, memory, strided,
+                                         weights, window)
+from ksvd_ref.course import datasets
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(0)
 # Short sums of numbers of order 1: rounding is about 1e-15.
 close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < tolerance
@@ -307,8 +306,8 @@ for other, covariance in ((e, 1), (g, 0), (-e, -1)):
     assert close(error, 0.3 ** 2 + 1 / 2 + (1 - 1 / 2) * covariance)
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("7.1", rbf_as_exponential)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("7.1", rbf_as_exponential)` says
+# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
 # - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, from their

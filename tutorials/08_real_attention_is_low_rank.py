@@ -11,15 +11,14 @@
 # **You need.** Lessons 01 and 02, and 03 and 05 for one remark each; 40 minutes, and 20 more
 # for the exercises.
 # %%
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import datasets, dual, kernels, plots, primal
+from ksvd_ref import dual, kernels, primal
+from ksvd_ref.course import datasets, plots
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(8)
 # %% [markdown]
 # ## 1. Six layers of twelve heads
@@ -212,8 +211,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("8.1", components_for)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("8.1", components_for)` says
+# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E8.1** (about 2 lines) The smallest number of components that hold a given share of
 #   $\sum\sigma^2$.

@@ -10,16 +10,16 @@
 # %%
 import timeit
 import tracemalloc
-from pathlib import Path
 from time import process_time
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import attention, datasets, dual, features, plots, primal, smoother
+from ksvd_ref import attention, dual, features, primal
+from ksvd_ref.attention import smoother
+from ksvd_ref.course import datasets, plots
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(9)
 # %% [markdown]
 # ## 1. From the KSVD to a layer
@@ -233,8 +233,8 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("9.1", layer_of_one_head)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("9.1", layer_of_one_head)` says
+# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E9.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # - **E9.2** (about 1 line) Predict, then run: the singular values that trained weights of the

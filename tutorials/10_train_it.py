@@ -25,10 +25,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import attention, encoder, smoother, training
+from ksvd_ref import attention
+from ksvd_ref.attention import smoother
+from ksvd_ref.course import training, transformer
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 runs = runpy.run_path(str(HERE / "vowels.py"))      # data, models, and how one run is made
 parser = argparse.ArgumentParser()
 parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
@@ -73,15 +75,15 @@ params = runs["init"](arm, 0)
 def attend(x, z, params, mask, seen):
     steps = mask[:, 0, 0, :]                        # (batch, head, query, key) -> (batch, N)
     weights = attention.PrimalWeights(**params["primal"])
-    Q, K, _ = encoder.content(x, x, params, heads)
+    Q, K, _ = transformer.content(x, x, params, heads)
     F = smoother.split_heads(attention.even_rows(x, n, mask=steps), heads)
     output, scores = attention.primal_attention(Q, K, weights, F=F, mask=steps)
     seen.append(attention.published_loss(scores, weights, mask=steps))
-    return encoder.linear(smoother.merge_heads(output), params["W_o"])
+    return transformer.linear(smoother.merge_heads(output), params["W_o"])
 
 
 batch = X[:16], mask[:16], y[:16]
-x, wide = encoder.linear(batch[0], params["W_in"]), batch[1][:, None, None, :]
+x, wide = transformer.linear(batch[0], params["W_in"]), batch[1][:, None, None, :]
 first = params["blocks"][0]["attend"]
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
@@ -89,7 +91,8 @@ with warnings.catch_warnings(record=True) as said:
 print("warned:", str(said[0].message).partition(":")[0])
 assert np.array_equal(output, runs["attend_primal"](x, x, first, wide)) and x.shape[-1] == 64
 seen = []
-task = encoder.cross_entropy(runs["logits"](params, *batch[:2], arm, seen), batch[2], np.ones(16))
+task = transformer.cross_entropy(runs["logits"](params, *batch[:2], arm, seen), batch[2],
+                                 np.ones(16))
 penalty = sum(attention.mean_of_squares(J_b) for J_b, *_ in seen)       # over the two layers
 assert np.isclose(task + 0.5 * penalty, runs["loss_of"](arm)(params, batch), rtol=1e-6)   # float32
 J2_start = [runs["evaluate"](runs["init"](arm, seed), test, arm)[1] for seed in range(3)]
@@ -223,8 +226,8 @@ assert history[-1][1] > majority + 50
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("10.1", standardise)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("10.1", standardise)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E10.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
 #   for each coefficient, and leave zeros at the padded ones.
@@ -252,7 +255,7 @@ def shrink(weights, c):
 # 2. After E10.3: what would you measure, in place of $J$, to say that a layer solves the KSVD?
 # 3. $J_b$ is a mean over the heads, and squared after it. What can $J_b^2 = 0$ hide (V7)?
 #
-# *Where this is used.* `attend_primal` in `vowels.py` fits any block of `encoder.py`; lesson 11
+# *Where this is used.* `attend_primal` in `vowels.py` fits any block of `transformer.py`; lesson 11
 # fills the same seam with other kernels.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).

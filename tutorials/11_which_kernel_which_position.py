@@ -23,10 +23,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import encoder, positions, smoother, training
+from ksvd_ref.attention import positions, smoother
+from ksvd_ref.course import training, transformer
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 runs = runpy.run_path(str(HERE / "ablations.py"))   # tasks, models, and how one run is made
 parser = argparse.ArgumentParser()
 parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
@@ -35,10 +36,10 @@ script = Path(sys.argv[0]).name == "11_which_kernel_which_position.py"
 options = parser.parse_args(sys.argv[1:] if script else [])         # in a notebook: the defaults
 # %% [markdown]
 # ## 1. Five ways for a position to enter
-# A block of `encoder.py` asks for queries $Q$, keys $K$ and the logarithm of a second kernel, which
-# multiplies that of the content. $x$ $(N, d)$ is the content, $t$ the sinusoids of the positions
-# (S.12), $r$ those of the offsets $i - j$. Here they enter in each layer and never the values
-# (S.22):
+# A block of `transformer.py` asks for queries $Q$, keys $K$ and the logarithm of a second kernel,
+# which multiplies that of the content. $x$ $(N, d)$ is the content, $t$ the sinusoids of the
+# positions (S.12), $r$ those of the offsets $i - j$. Here they enter in each layer and never the
+# values (S.22):
 #
 # - **additive** (S.13): the content is $x + t$, there is no second kernel;
 # - **Transformer-XL** (S.14): a kernel of the offset, its coefficients from the query;
@@ -67,8 +68,8 @@ for scheme, params, want in (                       # what the runs below use, a
     for got, part in zip(runs[scheme](x, x, params, heads=4), want):
         assert got is part is None or np.allclose(got, part, rtol=1e-12, atol=1e-12)
     if "W_k" in params:                                 # the values, in what a block calls: x, no t
-        out = encoder.attend(x, x, params | {"W_v": np.eye(d), "W_o": np.eye(d)}, heads=4,
-                             scores=runs[scheme])
+        out = transformer.attend(x, x, params | {"W_v": np.eye(d), "W_o": np.eye(d)}, heads=4,
+                                 scores=runs[scheme])
         values = smoother.attention(*want[:2], split(x), log_factor=want[2])
         assert np.allclose(out, smoother.merge_heads(values), rtol=1e-12, atol=1e-12)
 assert {part: sum(any(arm.words) for arm in found.values()) for part, found in
@@ -275,8 +276,8 @@ for part, one, two, said in (
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("11.1", greedy)` says whether your answer
-# is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("11.1", greedy)` says whether your
+# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E11.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
 #   times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if

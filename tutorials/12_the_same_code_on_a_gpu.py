@@ -12,7 +12,6 @@
 # %%
 import re
 import time
-from pathlib import Path
 
 import array_api_strict
 import autograd.numpy as anp
@@ -22,8 +21,7 @@ from autograd import grad
 
 from ksvd_ref import backend, dual, kernels, primal
 
-HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(12)
 X, Z = rng.standard_normal((2, 300, 32))
 # %% [markdown]
@@ -203,8 +201,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref import exercises`, `exercises.check("12.1", column_norms)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# With `from ksvd_ref.course import exercises`, `exercises.check("12.1", column_norms)` says whether
+# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
 # - **E12.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
 #   tries NumPy, autograd and a pretended device.

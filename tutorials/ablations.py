@@ -3,9 +3,10 @@
 ``python tutorials/ablations.py numbers rbf 0`` trains one arm with one seed and prints its row:
 score in % exact match or in bits per character, % of single tokens that are right, and so on.
 
-Scores at a site are functions (x, z, params, heads) -> Q, K, log_factor, see encoder.content. The
-position enters in each layer and never the values (S.22), except where "words" are named: there it
-is added to the embeddings once, as in the original Transformer, and so reaches values and site B.
+Scores at a site are functions (x, z, params, heads) -> Q, K, log_factor, see transformer.content.
+The position enters in each layer and never the values (S.22), except where "words" are named:
+there it is added to the embeddings once, as in the original Transformer, and so reaches values and
+site B.
 """
 import csv
 import datetime
@@ -20,8 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksvd_ref import datasets, encoder, positions, smoother, training
-from ksvd_ref.encoder import content, cross_entropy, linear
+from ksvd_ref.attention import positions, smoother
+from ksvd_ref.course import datasets, training, transformer
+from ksvd_ref.course.transformer import content, cross_entropy, linear
 
 
 def t(x):
@@ -143,11 +145,12 @@ def scaled(params, c):
 
 def translate(arm, params, batches, test, *, steps, rate, **how):
     """Exact match and right words in %, teacher-forced, and the trained parameters."""
-    sites = [partial(encoder.attend, heads=4, scores=s, **arm.kernel) for s in arm.scores]
+    sites = [partial(transformer.attend, heads=4, scores=s, **arm.kernel) for s in arm.scores]
 
     def logits(params, source, target):
         mask = (source > 0)[:, None, None, :]       # (batch, head, query, key)
-        return encoder.translator(source, target[:, :-1], params, sites, source_mask=mask, **how)
+        return transformer.translator(source, target[:, :-1], params, sites, source_mask=mask,
+                                      **how)
 
     def loss(params, batch):
         want = batch[1][:, 1:]
@@ -165,19 +168,20 @@ def numbers(arm, seed, epochs=20):
     english, german = zip(*datasets.numbers_en_de())
     X, v_x = numbered([line.split() for line in english])
     Y, v_y = numbered([["<", *line.split(), ">"] for line in german])
-    params = encoder.init_translator(np.random.default_rng(seed), v_x, v_y, d=32, hidden=64,
-                                     layers=2, names=arm.names, closing=False)
+    params = transformer.init_translator(np.random.default_rng(seed), v_x, v_y, d=32, hidden=64,
+                                         layers=2, names=arm.names, closing=False)
     steps = epochs * 10                             # 600 pairs in batches of 64
     batches = ((X[i], Y[i]) for i in training.minibatches(600, 64, seed))
     words = [positions.sinusoids(n, 32).astype("float32") if on else None
              for on, n in zip(arm.words, (X.shape[1], Y.shape[1] - 1))]
     return translate(arm, params, batches, (X[-500:], Y[-500:]), steps=steps, positions=words,
-                     rate=training.trapezoid(3e-3, steps, warmup=50), residual=encoder.post_norm)
+                     rate=training.trapezoid(3e-3, steps, warmup=50),
+                     residual=transformer.post_norm)
 
 
 def reversal(arm, seed, steps=600):
     rng = np.random.default_rng(seed)
-    params = encoder.init_translator(rng, 15, 15, d=48, hidden=96, layers=2, names=arm.names)
+    params = transformer.init_translator(rng, 15, 15, d=48, hidden=96, layers=2, names=arm.names)
     batches = (strings(rng, 48) for _ in range(steps))
     test = strings(np.random.default_rng(1000), 400)
     return translate(arm, params, batches, test, steps=steps,
@@ -189,10 +193,10 @@ def characters(arm, seed, steps=400, T=32):
     train, test = gospel()
     alphabet, rng = sorted(set(train + test)), np.random.default_rng(seed)
     train, test = (np.searchsorted(alphabet, list(text)) for text in (train, test))
-    params = encoder.init_language_model(rng, len(alphabet), d=32, hidden=64, layers=2,
-                                         names=arm.names)
-    attend = partial(encoder.attend, heads=4, scores=arm.scores, **arm.kernel)
-    logits = lambda params, rows: encoder.language_model(rows[:, :-1], params, attend)
+    params = transformer.init_language_model(rng, len(alphabet), d=32, hidden=64, layers=2,
+                                             names=arm.names)
+    attend = partial(transformer.attend, heads=4, scores=arm.scores, **arm.kernel)
+    logits = lambda params, rows: transformer.language_model(rows[:, :-1], params, attend)
 
     def loss(params, rows):
         return cross_entropy(logits(params, rows), rows[:, 1:],
@@ -214,7 +218,7 @@ TABLES = Path(__file__).with_name("tables")
 def row(part, arm, seed):
     start = time.process_time()
     score, tokens, params = globals()[part](ARMS[part][arm], int(seed))
-    return [part, arm, seed, f"{score:.4g}", f"{tokens:.4g}", encoder.size(params),
+    return [part, arm, seed, f"{score:.4g}", f"{tokens:.4g}", transformer.size(params),
             f"{time.process_time() - start:.1f}"]
 
 

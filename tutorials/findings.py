@@ -21,10 +21,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad
 
-from ksvd_ref import attention, datasets, dual, features, kernels, primal, smoother
+from ksvd_ref import attention, dual, features, kernels, primal
+from ksvd_ref.attention import smoother
+from ksvd_ref.course import datasets
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-plt.style.use(HERE / "ksvd.mplstyle")
+plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(0)
 # Numbers are below 100 and sums short, so rounding is about 1e-14:
 close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < tolerance

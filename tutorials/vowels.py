@@ -22,8 +22,10 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
-from ksvd_ref import attention, datasets, dual, encoder, smoother, training
-from ksvd_ref.encoder import linear
+from ksvd_ref import attention, dual
+from ksvd_ref.attention import smoother
+from ksvd_ref.course import datasets, training, transformer
+from ksvd_ref.course.transformer import linear
 
 STEPS, D, HEADS, HIDDEN, S, BATCH = 26, 64, 4, 128, 20, 16
 ROWS = min(STEPS, 5 * S)                            # n = min(N, s rank_multi): all 26 steps
@@ -66,7 +68,7 @@ def init(arm, seed):
     blocks = []
     for primal in arm.primal:
         names = ("W_q", "W_k", "W_o") if primal else ("W_q", "W_k", "W_v", "W_o")
-        block = encoder.init_block(rng, D, HIDDEN, names)
+        block = transformer.init_block(rng, D, HIDDEN, names)
         if primal:
             weights = attention.published_init(rng, HEADS, ROWS, S, D // HEADS, dtype="float32")
             block["attend"]["primal"] = weights._asdict()
@@ -82,7 +84,7 @@ def attend_primal(x, z, params, mask, *, e_only=False, seen=None):
     weights = attention.PrimalWeights(**params["primal"])
     if e_only:
         weights = weights._replace(W_o=weights.W_o * SCORES)
-    Q, K, _ = encoder.content(x, x, params, HEADS)
+    Q, K, _ = transformer.content(x, x, params, HEADS)
     F = smoother.split_heads(attention.even_rows(x, ROWS, mask=steps), HEADS)
     with warnings.catch_warnings():                 # s = 20 > p = 16 (V16)
         warnings.filterwarnings("ignore", "s = 20 directions", UserWarning)
@@ -95,12 +97,12 @@ def attend_primal(x, z, params, mask, *, e_only=False, seen=None):
 def logits(params, X, mask, arm, seen=None):
     """Class scores of each series; `seen` gets one entry for each primal block."""
     attends = [partial(attend_primal, e_only=arm.e_only, seen=seen) if primal
-               else partial(encoder.attend, heads=HEADS) for primal in arm.primal]
+               else partial(transformer.attend, heads=HEADS) for primal in arm.primal]
     x = linear(X, params["W_in"]) + params["place"]
-    x = encoder.encoder(x, params["blocks"], attends, mask[:, None, None, :],
-                        activation=encoder.gelu)
-    x = encoder.layer_norm(x, params["norm"]["scale"], params["norm"]["shift"])
-    x = encoder.gelu(x) * mask[:, :, None].astype("float32")
+    x = transformer.encoder(x, params["blocks"], attends, mask[:, None, None, :],
+                            activation=transformer.gelu)
+    x = transformer.layer_norm(x, params["norm"]["scale"], params["norm"]["shift"])
+    x = transformer.gelu(x) * mask[:, :, None].astype("float32")
     return linear(anp.reshape(x, (x.shape[0], -1)), params["W_out"]) + params["b_out"]
 
 
@@ -109,8 +111,8 @@ def loss_of(arm):
     def loss(params, batch):
         X, mask, y = batch
         seen = []
-        task = encoder.cross_entropy(logits(params, X, mask, arm, seen), y,
-                                     np.ones(len(y), "float32"))
+        task = transformer.cross_entropy(logits(params, X, mask, arm, seen), y,
+                                         np.ones(len(y), "float32"))
         penalty = sum(attention.mean_of_squares(J) for J, *_ in seen)
         return task + arm.eta * penalty if arm.eta else task
     return loss
@@ -171,7 +173,7 @@ def row(name, seed, epochs):
     spectrum = [*implied(done.params, test, arm), implied(init(arm, int(seed)), test, arm)[1]] \
         if arm.primal[-1] else [float("nan")] * 3
     return [name, seed, epochs, f"{accuracy[-1]:.2f}", f"{max(accuracy):.2f}",
-            *(f"{x:.3f}" for x in spectrum), encoder.size(done.params), f"{seconds:.1f}",
+            *(f"{x:.3f}" for x in spectrum), transformer.size(done.params), f"{seconds:.1f}",
             " ".join(f"{x:.3g}" for x in J2)]
 
 

@@ -4,8 +4,8 @@
 # %%
 import numpy as np
 
-from ksvd_ref import datasets, exercises
-from ksvd_ref.exercises import numbers, parts
+from ksvd_ref.course import datasets, exercises
+from ksvd_ref.course.exercises import numbers, parts
 
 
 def matrices():

@@ -4,8 +4,9 @@
 # %%
 import numpy as np
 
-from ksvd_ref import datasets, exercises, kernels
-from ksvd_ref.exercises import compare, numbers
+from ksvd_ref import kernels
+from ksvd_ref.course import datasets, exercises
+from ksvd_ref.course.exercises import compare, numbers
 
 
 # %% [markdown]

@@ -4,8 +4,9 @@
 # %%
 import numpy as np
 
-from ksvd_ref import dual, exercises
-from ksvd_ref.exercises import numbers, parts
+from ksvd_ref import dual
+from ksvd_ref.course import exercises
+from ksvd_ref.course.exercises import numbers, parts
 
 
 def matrices():

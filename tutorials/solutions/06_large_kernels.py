@@ -4,8 +4,8 @@
 # %%
 import numpy as np
 
-from ksvd_ref import exercises
-from ksvd_ref.exercises import compare, numbers
+from ksvd_ref.course import exercises
+from ksvd_ref.course.exercises import compare, numbers
 
 
 # %% [markdown]

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from ksvd_ref import exercises
-from ksvd_ref.exercises import compare, numbers, parts
-from ksvd_ref.smoother import attention, causal, linear_attention, weights
+from ksvd_ref.course import exercises
+from ksvd_ref.course.exercises import compare, numbers, parts
+from ksvd_ref.attention.smoother import attention, causal, linear_attention, weights
 
 
 # %% [markdown]

@@ -4,8 +4,9 @@
 # %%
 import numpy as np
 
-from ksvd_ref import attention, exercises
-from ksvd_ref.exercises import compare, numbers, parts
+from ksvd_ref import attention
+from ksvd_ref.course import exercises
+from ksvd_ref.course.exercises import compare, numbers, parts
 
 
 # %% [markdown]

@@ -7,8 +7,9 @@ from math import cos, sin
 
 import numpy as np
 
-from ksvd_ref import encoder, exercises, positions, smoother
-from ksvd_ref.exercises import numbers, parts
+from ksvd_ref.attention import positions, smoother
+from ksvd_ref.course import exercises, transformer
+from ksvd_ref.course.exercises import numbers, parts
 
 
 # %% [markdown]
@@ -27,10 +28,10 @@ def greedy(logits, start, length):
 def check_11_1(function):
     rng = np.random.default_rng(1)
     for length in (1, 4, 6):
-        params = encoder.init_translator(rng, 7, 8, d=8, hidden=8, layers=1)
+        params = transformer.init_translator(rng, 7, 8, d=8, hidden=8, layers=1)
         source, start = rng.integers(7, size=(5, 3)), np.ones((5, 1), int)
-        sites = [partial(encoder.attend, heads=2)] * 3
-        logits = lambda target: encoder.translator(source, target, params, sites)
+        sites = [partial(transformer.attend, heads=2)] * 3
+        logits = lambda target: transformer.translator(source, target, params, sites)
         got = numbers(function(logits, start, length), (5, 1 + length), "the targets")
         if not np.array_equal(got[:, :1], start):
             raise AssertionError("the target must begin with the start token, it begins with "
@@ -56,7 +57,7 @@ def check_11_1(function):
 # diagonal is masked. Queries stand at the end of the keys, as the causal mask has it.
 # %%
 def alibi(x, z, params, heads):
-    Q, K, _ = encoder.content(x, z, params, heads)
+    Q, K, _ = transformer.content(x, z, params, heads)
     N, M = x.shape[-2], z.shape[-2]
     offset = np.arange(M - N, M)[:, None] - np.arange(M)               # i - j
     slope = 2.0 ** (-8.0 * np.arange(1, heads + 1) / heads)
@@ -67,9 +68,9 @@ def check_11_2(function):
     rng = np.random.default_rng(2)
     for N, M, heads in ((4, 4, 2), (3, 5, 4), (5, 5, 1)):
         x, z = rng.standard_normal((N, 8)), rng.standard_normal((M, 8))
-        params = encoder.init_attention(rng, 8)
+        params = transformer.init_attention(rng, 8)
         got = parts(function(x, z, params, heads), ("Q", "K", "log factor"))
-        for A, want, name in zip(got, encoder.content(x, z, params, heads), "QK"):
+        for A, want, name in zip(got, transformer.content(x, z, params, heads), "QK"):
             if not np.allclose(numbers(A, want.shape, name), want, rtol=1e-5, atol=1e-6):
                 raise AssertionError(f"{name} is not that of the content: the position enters by "
                                      "the log factor alone")
@@ -157,7 +158,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
              lambda logits, start, n: greedy(lambda target: -logits(target), start, n),
              lambda logits, start, n: greedy(lambda target: logits(target[:, -1:]), start, n)),
     "11.2": (alibi,
-             encoder.content,
+             transformer.content,
              lambda *a: (*alibi(*a)[:2], -alibi(*a)[2]),
              lambda *a: (*alibi(*a)[:2], alibi(*a)[2][::-1]),
              lambda *a: (*alibi(*a)[:2], alibi(*a)[2] * 2.0 ** (8 / a[3])),

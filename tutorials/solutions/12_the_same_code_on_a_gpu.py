@@ -9,9 +9,10 @@ import autograd
 import autograd.numpy as anp
 import numpy as np
 
-from ksvd_ref import dual, exercises
+from ksvd_ref import dual
+from ksvd_ref.course import exercises
 from ksvd_ref.backend import like, namespace
-from ksvd_ref.exercises import numbers
+from ksvd_ref.course.exercises import numbers
 
 ELSEWHERE, HOST = (array_api_strict.Device(name) for name in ("device1", "CPU_DEVICE"))
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from autograd.extend import defvjp, defvjp_argnums, primitive
 
-from .backend import as_array, as_matrix, check_finite, check_integer, like, namespace, silent
+from ..backend import as_array, as_matrix, check_finite, check_integer, like, namespace, silent
 
 
 class PrimalWeights(NamedTuple):

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
-BESIDE = "ksvd.mplstyle", "vowels.py", "ablations.py", "solutions", "tables"    # what lessons read
+BESIDE = "vowels.py", "ablations.py", "solutions", "tables"    # what lessons read
 KERNEL = (                      # figures as SVG, in the size that the lesson gave them, undated
     "--log-level=40", "--InlineBackend.figure_formats={'svg'}",
     "--InlineBackend.print_figure_kwargs={'bbox_inches': None, 'metadata': {'Date': None}}")

@@ -29,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "tutorials"
 MEMORY = 4 << 30            # bytes that one process may fill, where the system has such a limit
 IPYTHON = re.compile(r"^([ \t]*)(?:(?:[\w, ]+=[ \t]*)?[%!?].*|[\w.]+\?+[ \t]*)$", re.M)
@@ -535,7 +535,7 @@ def _processes(tasks, seconds, more=0.0):
                 while waiting and len(running) < (os.cpu_count() or 1):
                     n, task = waiting.pop(0)
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "ksvd_ref.exercises", f"{folder}/{n}",
+                        [sys.executable, "-m", "ksvd_ref.course.exercises", f"{folder}/{n}",
                          str(seconds + more + 10.0), *task],
                         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

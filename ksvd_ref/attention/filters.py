@@ -10,7 +10,7 @@ No equation: beside S.24 to S.27 it applies and checks masks.
 """
 from itertools import zip_longest
 
-from .backend import as_array, check_integer, like, namespace
+from ..backend import as_array, check_integer, like, namespace
 
 
 def causal(N, M=None):

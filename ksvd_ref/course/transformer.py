@@ -23,8 +23,8 @@ from math import pi, sqrt
 import numpy as np
 from autograd.extend import defvjp, primitive
 
-from . import smoother
-from .backend import namespace
+from ..attention import smoother
+from ..backend import namespace
 
 EPSILON = 1e-5      # of layer_norm, as in the published models
 

@@ -14,10 +14,10 @@ import warnings
 
 from autograd.tracer import getval
 
-from .backend import as_array, check_finite, check_integer, check_number, namespace, silent
+from ..backend import as_array, check_finite, check_integer, check_number, namespace, silent
 from .filters import memory, strided, window  # noqa: F401  (causal too: smoother.causal, ...)
 from .filters import as_mask, causal, check_leading, check_pairs, taking_part, visible
-from .kernels import row_normalised_exp, squared_distances
+from ..kernels import row_normalised_exp, squared_distances
 
 
 def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guard=0.0,

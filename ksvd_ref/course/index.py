@@ -22,9 +22,11 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from . import __all__ as MODULES
+import ksvd_ref
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+MODULES = (*ksvd_ref.MODULES, *(f"{wing}.{name}" for wing in ksvd_ref.WINGS
+                                for name in getattr(ksvd_ref, wing).MODULES))
 TAG = r"(?<![\w.])(?:[KS]\.[1-9]\d*|[VD][1-9]\d*|EY)(?!\w|\.\d)"
 EVERY = "test_equations.py::test_every_equation_holds"      # one test for all residuals
 BEGIN = "<!-- The equation index: python -m ksvd_ref equations --into README.md -->"
@@ -86,7 +88,7 @@ def untagged():
 
     Examples
     --------
-    >>> untagged()["index.entries"]
+    >>> untagged()["course.index.entries"]
     'it lists them'
     """
     return {name: next((reason for reason in map(_reason, (function, module)) if reason), "")
@@ -270,7 +272,7 @@ def _lessons():
 def _functions():
     """(name, function, module) of every public function, in the order of the package."""
     for name in MODULES:
-        module = importlib.import_module(f"{__package__}.{name}")
+        module = importlib.import_module(f"ksvd_ref.{name}")
         for key, value in vars(module).items():
             own = getattr(value, "fun", value)      # of an autograd primitive, what it wraps
             if inspect.isfunction(own) and own.__module__ == module.__name__ and key[0] != "_":
@@ -288,14 +290,14 @@ def _tags(function):
 
 def _residual(functions):
     """The function among these that is a residual of equations.py, if there is one."""
-    known = importlib.import_module(f"{__package__}.equations").EQUATIONS
+    known = ksvd_ref.equations.EQUATIONS
     return next((function for _, function in functions if function in known), None)
 
 
 def _statement(tag, functions, residual, lines):
     """Statement and source, "" where nothing says them."""
     if residual:
-        return importlib.import_module(f"{__package__}.equations").describe(residual)[1:]
+        return ksvd_ref.equations.describe(residual)[1:]
     if functions:
         first = functions[0][1]
         source = re.search(r"\bSource: (.+?)\.\s*(?:\n\s*\n|\Z)", inspect.getdoc(first), re.S)

@@ -9,8 +9,8 @@ import time
 import nbformat
 import pytest
 
-from ksvd_ref import course
-from ksvd_ref.__main__ import main
+from ksvd_ref.command.main import main
+from ksvd_ref.course import notebooks
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def lesson(tmp_path, monkeypatch):
     def make(*cells):
         folder = tmp_path / "tutorials"
         folder.mkdir()
-        for name in course.BESIDE:
+        for name in notebooks.BESIDE:
             (folder / name).write_text("# beside")
         path = folder / "01_small.py"
         path.write_text("# %% [markdown]\n# # Small\n" + "".join(f"# %%\n{c}\n" for c in cells))
-        monkeypatch.setattr(course, "TUTORIALS", folder)
+        monkeypatch.setattr(notebooks, "TUTORIALS", folder)
         return path
     return make
 
@@ -31,7 +31,7 @@ def lesson(tmp_path, monkeypatch):
 def test_notebooks_are_the_lessons(tmp_path, capsys):
     assert main(["notebooks", "--out", str(tmp_path / "new")]) == 0
     assert "13 notebooks written" in capsys.readouterr().out
-    for path in course.lessons():
+    for path in notebooks.lessons():
         target = tmp_path / "new" / f"{path.stem}.ipynb"
         notebook = nbformat.read(target, as_version=4)
         nbformat.validate(notebook)
@@ -42,7 +42,7 @@ def test_notebooks_are_the_lessons(tmp_path, capsys):
         assert [x for x in code.split("\n") if x and not x.startswith("#")] == want
         assert not any(cell.get("outputs") for cell in notebook.cells)
         assert json.loads(target.read_text("utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
-    for name in course.BESIDE:
+    for name in notebooks.BESIDE:
         assert (tmp_path / "new" / name).exists()
 
 
@@ -60,22 +60,22 @@ def test_nothing_is_overwritten(tmp_path, lesson, capsys):
 @pytest.mark.parametrize("number, message", [(0, "from 1 to 12"), (13, "from 1 to 12")])
 def test_no_such_lesson(number, message):
     with pytest.raises(ValueError, match=message):
-        course.lessons(number)
+        notebooks.lessons(number)
 
 
 def test_only_from_a_clone(tmp_path, monkeypatch):
-    monkeypatch.setattr(course, "TUTORIALS", tmp_path)
+    monkeypatch.setattr(notebooks, "TUTORIALS", tmp_path)
     with pytest.raises(ValueError, match="a clone of the repository expected"):
-        course.lessons()
+        notebooks.lessons()
 
 
 def test_outputs_and_progress(tmp_path, lesson):
     """A kernel of its own in the folder of the notebook, where its files are; SVG figures."""
-    lesson("print(open('ksvd.mplstyle').read())",
+    lesson("print(open('vowels.py').read())",
            "from matplotlib.pyplot import figure, show\nfigure(figsize=(7, 2)).gca()\nshow()")
-    path, = course.notebooks(tmp_path / "new")
+    path, = notebooks.notebooks(tmp_path / "new")
     seen = []
-    notebook = course.execute(path, lambda n, of: seen.append((n, of)))
+    notebook = notebooks.execute(path, lambda n, of: seen.append((n, of)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert notebook.cells[1].outputs[0].text == "# beside\n"
     svg = notebook.cells[2].outputs[-1].data["image/svg+xml"]
@@ -84,9 +84,9 @@ def test_outputs_and_progress(tmp_path, lesson):
 
 def test_a_failing_cell_is_named(tmp_path, lesson):
     lesson("x = 1", "assert x == 2, 'x is one'")
-    path, = course.notebooks(tmp_path / "new")
-    with pytest.raises(course.LessonError, match=r"01_small, cell 3 .*AssertionError: x is one"):
-        course.execute(path)
+    path, = notebooks.notebooks(tmp_path / "new")
+    with pytest.raises(notebooks.LessonError, match=r"01_small, cell 3 .*AssertionError: x is one"):
+        notebooks.execute(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals to one process are of POSIX")
@@ -99,8 +99,8 @@ def test_ctrl_c(tmp_path):
         "while True:\n    time.sleep(1)")]), path)
     code = "import pathlib, signal, sys\n" \
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
-        "from ksvd_ref import __main__ as m, book, course\n" \
-        f"book.build = lambda *a: course.execute(pathlib.Path({str(path)!r}))\n" \
+        "from ksvd_ref.command import main as m\nfrom ksvd_ref.course import book, notebooks\n" \
+        f"book.build = lambda *a: notebooks.execute(pathlib.Path({str(path)!r}))\n" \
         "sys.exit(m.main(['book']))"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
                                cwd=tmp_path)
@@ -115,15 +115,16 @@ def test_ctrl_c(tmp_path):
 
 def test_a_kernel_that_dies_is_named(tmp_path, lesson):
     lesson("import os; os._exit(1)")
-    path, = course.notebooks(tmp_path / "new")
-    with pytest.raises(course.LessonError, match="01_small"):
-        course.execute(path)
+    path, = notebooks.notebooks(tmp_path / "new")
+    with pytest.raises(notebooks.LessonError, match="01_small"):
+        notebooks.execute(path)
 
 
 @pytest.mark.parametrize("missing", ["jupytext", "nbclient", "ipykernel", "latex2mathml"])
 def test_a_missing_library_is_named(missing, tmp_path):
     code = f"import sys; sys.modules[{missing!r}] = None\n" \
-        f"from ksvd_ref.__main__ import main\nsys.exit(main(['book', '--out', {str(tmp_path)!r}]))"
+        "from ksvd_ref.command.main import main\n" \
+        f"sys.exit(main(['book', '--out', {str(tmp_path)!r}]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert missing in done.stderr and "pip install -e '.[book]'" in done.stderr

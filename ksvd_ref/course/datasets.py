@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_DATA = Path(__file__).with_name("data")
+_DATA = Path(__file__).parents[1] / "data"
 
 
 class Heads(NamedTuple):

@@ -1,6 +1,6 @@
 """The lessons as a static site: prose, formulas, code, outputs and figures, without a script.
 
-markdown-it sets the prose, latex2mathml the formulas, Pygments the code; what was run is in course.
+markdown-it sets the prose, latex2mathml the formulas, Pygments the code; notebooks runs it.
 No page asks the network for anything. No equation: the book shows those of the other modules.
 """
 import ast
@@ -17,9 +17,9 @@ import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import course, index
+from . import index, notebooks
 
-ROOT = course.TUTORIALS.parent
+ROOT = notebooks.TUTORIALS.parent
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
 LONGEST = 100_000           # characters that a cell may print
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
@@ -71,12 +71,12 @@ def build(out, number=None):
     ------
     ValueError
         If `out` holds something else, or there is no such lesson.
-    course.LessonError
+    notebooks.LessonError
         If a cell fails.
     ImportError
         Without the libraries of the extra `book`.
     """
-    out, paths = Path(out), course.lessons(number)
+    out, paths = Path(out), notebooks.lessons(number)
     mark, above = out / "index.html", next(x for x in out.absolute().parents if x.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)) or out.is_symlink() and not out.exists():
         raise ValueError(f"--out: a folder that can be made and written to expected, got {out}")
@@ -87,11 +87,11 @@ def build(out, number=None):
     names = lambda paths: [*(f"{path.stem}.html" for path in paths),
                            "equations.html", "notation.html"]
     built = names(paths)
-    order = [name for name in names(course.lessons()) if name in built or (out / name).exists()]
+    order = [name for name in names(notebooks.lessons()) if name in built or (out / name).exists()]
     setter = Setter(order)
     with tempfile.TemporaryDirectory() as folder:
         pages = [_lesson(setter, path.stem, _executed(path))
-                 for path in course.notebooks(Path(folder) / "book", paths)]
+                 for path in notebooks.notebooks(Path(folder) / "book", paths)]
     # the start page first: it is what a later build knows an earlier one by
     pages = [_start(setter), *pages, _equations(setter), _notation(setter), *_sources()]
     for folder in ("figures", "source"):
@@ -100,7 +100,7 @@ def build(out, number=None):
         (out / page.name).write_text(_document(page, order), encoding="utf-8")
         for name, svg in page.figures:
             (out / "figures" / name).write_text(svg, encoding="utf-8")
-    for path in (course.TUTORIALS / "site").iterdir():              # style, font and its licence
+    for path in (notebooks.TUTORIALS / "site").iterdir():           # style, font and its licence
         shutil.copy(path, out / path.name)
     return mark
 
@@ -121,7 +121,8 @@ class Setter:
 
     def __init__(self, pages=()):
         self.pages = pages
-        converter, markdown_it, anchors, dollarmath, pygments, lexers, formatters, *_ = course.need(
+        (converter, markdown_it, anchors, dollarmath, pygments, lexers, formatters,
+         *_) = notebooks.need(
             "latex2mathml.converter", "markdown_it", "mdit_py_plugins.anchors",
             "mdit_py_plugins.dollarmath", "pygments", "pygments.lexers", "pygments.formatters",
             "nbclient", "ipykernel")                # what runs the lessons: missed before it starts
@@ -222,7 +223,7 @@ def _executed(path):
 
     say(f"{path.stem}: ")
     try:
-        notebook = course.execute(
+        notebook = notebooks.execute(
             path, lambda n, of: live and say(f"{path.stem}: cell {n} of {of}"))
     except BaseException:
         say("", "\n")
@@ -247,14 +248,14 @@ def _lesson(setter, stem, notebook):
             data = output.get("data", {"text/plain": output.get("text")})
             if not set(data) <= {"text/plain", "image/svg+xml"} or \
                     len(data["text/plain"]) > LONGEST:
-                raise course.LessonError(f"{where}: figures and up to {LONGEST} characters of text "
-                                         f"expected, got {', '.join(data)}")
+                raise notebooks.LessonError(f"{where}: figures and up to {LONGEST} characters of "
+                                            f"text expected, got {', '.join(data)}")
             if "image/svg+xml" not in data:
                 body.append(setter.output(data["text/plain"]))
                 continue
             if not title:
-                raise course.LessonError(f"{where} draws a figure: one, and a title behind the # "
-                                         "%% expected, the text of those who cannot see it")
+                raise notebooks.LessonError(f"{where} draws a figure: one, and a title behind the "
+                                            "# %% expected, the text of those who cannot see it")
             svg = data["image/svg+xml"]
             figures.append((f"{stem.partition('_')[0]}-{len(figures) + 1}.svg",
                             svg[svg.index("<svg"):]))
@@ -263,7 +264,8 @@ def _lesson(setter, stem, notebook):
         body.append("</div>")
         for exercise in re.findall(r"NotImplementedError\(\"Exercise (\d+\.\d+)", cell.source):
             if exercise not in solutions:
-                raise course.LessonError(f"{where}: a solution of E{exercise} expected, found none")
+                raise notebooks.LessonError(f"{where}: a solution of E{exercise} expected, found "
+                                            "none")
             body.append(_folded(f"Solution of E{exercise}", solutions[exercise]))
     title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
     number = stem[:2] if stem[:2].isdigit() else ""
@@ -278,7 +280,7 @@ def _named(where):
     try:
         yield
     except ValueError as error:
-        raise course.LessonError(f"{where}: {error}") from error
+        raise notebooks.LessonError(f"{where}: {error}") from error
 
 
 def _text(setter, text, solutions):
@@ -312,8 +314,8 @@ def _folded(title, body):
 
 def _solutions(setter, stem):
     """{exercise: HTML}, and the answers to the questions."""
-    path, found, last = course.TUTORIALS / "solutions" / f"{stem}.py", {}, None
-    for n, cell in enumerate(course.read(path).cells if path.exists() else (), 1):
+    path, found, last = notebooks.TUTORIALS / "solutions" / f"{stem}.py", {}, None
+    for n, cell in enumerate(notebooks.read(path).cells if path.exists() else (), 1):
         if cell.cell_type == "markdown":
             match = SOLUTION.match(cell.source)
             last = match[1] if match else "answers" if "questions" in cell.source[:40] else None
@@ -382,23 +384,41 @@ def _notation(setter):
 def _sources():
     """The modules and the tests, each line with an anchor."""
     setter, pages = Setter(), []
-    for path in (*sorted(course.PACKAGE.glob("*.py")), *sorted((ROOT / "tests").glob("test_*.py"))):
+    for path in _files():
         where = path.relative_to(ROOT).as_posix()
-        pages.append(Page(f"source/{path.name}.html", where, f"<h1><code>{where}</code></h1>"
+        pages.append(Page(f"source/{_dotted(path)}.py.html", where, f"<h1><code>{where}</code></h1>"
                           + setter.code(path.read_text(encoding="utf-8"), "L")))
     return pages
+
+
+def _files():
+    """The modules of the package and the tests."""
+    return *sorted(notebooks.PACKAGE.rglob("*.py")), *sorted((ROOT / "tests").glob("test_*.py"))
+
+
+def _dotted(path):
+    """attention.layer for ksvd_ref/attention/layer.py, test_primal for tests/test_primal.py."""
+    inside = path.relative_to(notebooks.PACKAGE if notebooks.PACKAGE in path.parents
+                              else ROOT / "tests")
+    return ".".join(inside.with_suffix("").parts)
 
 
 @functools.cache
 def _definitions():
     """{"primal.solve": its page and line}; tests as "test_primal.py::test_solve"."""
     found = {}
-    for path in (*course.PACKAGE.glob("*.py"), *(ROOT / "tests").glob("test_*.py")):
+    for path in _files():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 name = f"{path.name}::{node.name}" if path.stem.startswith("test_") \
-                    else f"{path.stem}.{node.name}"
-                found[name] = f"source/{path.name}.html#L-{node.lineno}"
+                    else f"{_dotted(path)}.{node.name}"
+                place = f"source/{_dotted(path)}.py.html#L-{node.lineno}"
+                found[name] = place
+                wing, _, rest = name.partition(".")
+                if wing == "attention":             # in prose: smoother.weights, or on the face
+                    found[rest] = found[f"{wing}.{node.name}"] = place
+                elif wing in ("course", "command"):
+                    found[rest] = place
     return found
 
 

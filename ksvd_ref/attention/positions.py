@@ -13,7 +13,7 @@ N and M are aligned at the end, as in the filters: query i stands at position i 
 import autograd.numpy as anp
 from autograd.extend import defvjp, primitive
 
-from .backend import as_array, check_integer, check_number, like, namespace, silent
+from ..backend import as_array, check_integer, check_number, like, namespace, silent
 
 
 def sinusoids(N, d, *, first=0, beside=None):

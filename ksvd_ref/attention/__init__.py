@@ -1,0 +1,20 @@
+"""Two ways of seeing attention: as a kernel smoother, and in the primal.
+
+    filters   positions     who may see whom; a second kernel, of two positions
+    smoother                attention = kernel x position x value x filter
+    layer                   Primal-Attention: scores e and r without an N x N matrix, the KSVD loss
+
+What is used most is on the face: attention.primal_attention, attention.paper_loss, ...
+"""
+from . import filters, layer, positions, smoother
+from .layer import (PrimalWeights, Scores, even_rows, even_rows_vjp, mean_of_squares, paper_lambda,
+                    paper_loss, paper_loss_vjp, primal_attention, primal_attention_vjp,
+                    published_init, published_loss, published_loss_vjp, running_mean,
+                    square_of_mean)
+
+MODULES = ["filters", "positions", "smoother", "layer"]
+__all__ = ["filters", "layer", "positions", "smoother",
+           "PrimalWeights", "Scores", "even_rows", "even_rows_vjp", "mean_of_squares",
+           "paper_lambda", "paper_loss", "paper_loss_vjp", "primal_attention",
+           "primal_attention_vjp", "published_init", "published_loss", "published_loss_vjp",
+           "running_mean", "square_of_mean"]
