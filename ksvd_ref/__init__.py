@@ -1,9 +1,11 @@
 """The asymmetric kernel SVD, derived in code: from the dual eigenproblem to the primal.
 
-    backend, linalg     arrays of NumPy, autograd and CuPy in one source; SVD, eigh, rank, sign
+    backend   inputs    arrays of NumPy, autograd and CuPy in one source; what is refused
+    linalg              SVD, eigh, softmax, distances with derivatives; rank, sign
     kernels   dual      K from X and Z;            K H_r = H_e Sigma,  K^T H_e = H_r Sigma
     features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
-    nystrom             both for a large K, from a few of its rows and columns
+    triangles           R with R^T R = Phi^T Phi, behind primal
+    large     nystrom   both for large K and many rows: blocks, or a few rows and columns
     equations           every equation of the derivation as a residual on your own matrix
     attention           attention as a kernel smoother, and Primal-Attention
     course              the data, figures, exercises, notebooks and pages of the lessons
@@ -14,7 +16,8 @@ kernels and dual never see Phi and Psi, primal never sees K: that both agree is 
 import importlib
 
 __version__ = "0.1.0"
-MODULES = ["backend", "linalg", "kernels", "dual", "features", "primal", "nystrom", "equations"]
+MODULES = ["backend", "inputs", "linalg", "kernels", "features", "dual", "triangles", "primal",
+           "large", "nystrom", "equations"]
 WINGS = ["attention", "course", "command"]
 __all__ = MODULES + WINGS
 

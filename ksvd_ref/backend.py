@@ -230,7 +230,7 @@ def silent():
     ...     np.square(np.array([1e200]))
     array([inf])
     """
-    return np.errstate(over="ignore", invalid="ignore")
+    return np.errstate(all="ignore")
 
 
 def check_number(value, name, above=None):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import dual, features, primal
+from . import dual, features, large, primal
 from .backend import as_matrix, as_pair, like, namespace
 from .linalg import check_rank, numerical_rank, spectral_norm, svd
 
@@ -117,7 +117,7 @@ def solution(Phi, Psi, *, rank=None, given=None):
     Phi, Psi = Phi / norms[0], Psi / norms[1]
     K = Phi @ Psi.T
     low = has_low_rank(N, M, p)                     # p components are all that there are
-    H_e, spectrum, H_r = dual.solve_golub_kahan(K, p) if low else dual.solve(K, min(N, M))
+    H_e, spectrum, H_r = large.golub_kahan(K, p) if low else dual.solve(K, min(N, M))
     r = min(p, numerical_rank(spectrum, N, M, 1.0))
     if r == 0:
         raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")

@@ -1,50 +1,35 @@
-"""Decompositions, rank and sign: what dual and primal share, since neither imports the other.
+"""Decompositions, rank and sign, softmax, distances and lengths: what both wings share.
 
-A library's own ``svd`` and ``eigh`` do the work. Added here are derivatives that stay right where
-values repeat (autograd divides by their difference), the rank rule, and the sign convention.
+A library's own svd and eigh do the work. Added here are derivatives that stay right where values
+repeat (autograd divides by their difference), the rank rule, and the sign convention. Nothing is
+checked here: the public function that calls has done it.
 
 No equation: below K.6 it holds what floating point needs, ties, rank and sign.
 """
 import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
+from autograd.numpy.numpy_vjps import unbroadcast_f
 
-from .backend import check_integer, like, namespace
+from .backend import like, namespace, silent
+from .inputs import integer
 
 TIE = 10.0      # values equal on paper come out up to a few roundings apart, not one
 
 
 def svd(K):
-    r"""Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ.
+    """Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ.
 
-    .. math:: K = U \Sigma V^\top
+    U (N, k), sigma (k,) descending, V (M, k) with vectors as columns, k = min(N, M).
 
-    Source: textbook.
-
-    Parameters
-    ----------
-    K : (N, M) array
-
-    Returns
-    -------
-    U : (N, k) array
-        k = min(N, M).
-    sigma : (k,) array
-        Descending, ≥ 0.
-    V : (M, k) array
-        Columns, not rows: ``K = U * sigma @ V.T``.
-
-    Notes
-    -----
     No derivative rule for (U, sigma, V) can serve every loss where a sigma repeats: at K = I and
     with C = [[0, 1], [1, 0]], the losses <C, U diag(sigma) V^T> and <C, U V^T> hand the rule the
     same (C, 0, C), yet their gradients are C and 0. This rule is right for every loss in which the
     tied columns enter as a whole, through U U^T, V V^T, U V^T and symmetric functions of their
-    sigma. Write losses weighted by sigma with K instead: K V = U Sigma and K V V^T are right at
-    ties too.
+    sigma. Write losses weighted by sigma with K instead: K V and K V V^T are right at ties too.
 
-    Examples
-    --------
+    Source: textbook.
+
     >>> import numpy as np
     >>> svd(np.diag([2.0, 1.0]))[1]
     array([2., 1.])
@@ -81,24 +66,11 @@ defvjp(_svd, _svd_vjp)
 
 
 def svd_core(sigma, P, Q, g_sigma, noise):
-    """Middle factor of the derivative of an SVD, U (...) V^T, from the rotations P and Q.
+    """Middle factor of the derivative of an SVD, U (...) Vᵀ: (k, k).
 
-    Parameters
-    ----------
-    sigma : (k,) array
-    P, Q : (k, k) array
-        U^T gU - gU^T U and V^T gV - gV^T V: how the loss turns the left and the right vectors.
-    g_sigma : (k,) array
-        Derivative of the loss by sigma.
-    noise : number
-        Sigma that are closer than this count as equal.
+    P = U^T gU - gU^T U and Q = V^T gV - gV^T V say how the loss turns the left and the right
+    vectors, g_sigma is its derivative by sigma. Sigma that are closer than `noise` count as equal.
 
-    Returns
-    -------
-    (k, k) array
-
-    Examples
-    --------
     >>> import numpy as np
     >>> svd_core(np.array([2.0, 1.0]), np.zeros((2, 2)), np.zeros((2, 2)), np.ones(2), 1e-15)
     array([[1., 0.],
@@ -113,20 +85,8 @@ def svd_core(sigma, P, Q, g_sigma, noise):
 
 
 def reciprocal(x, noise):
-    """1 / x where abs(x) > noise, else 0.
+    """1 / x where |x| > noise, else 0: what lies below it is rounding error.
 
-    Parameters
-    ----------
-    x : array
-    noise : number
-        ≥ 0; what lies below it is rounding error.
-
-    Returns
-    -------
-    array
-
-    Examples
-    --------
     >>> import numpy as np
     >>> reciprocal(np.array([2.0, 1e-17]), 1e-16)
     array([0.5, 0. ])
@@ -139,17 +99,6 @@ def reciprocal(x, noise):
 def eigh(S):
     """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, tie-safe as `svd` is.
 
-    Parameters
-    ----------
-    S : (N, N) array
-        Symmetric.
-
-    Returns
-    -------
-    (N,) array, (N, N) array
-
-    Examples
-    --------
     >>> import numpy as np
     >>> eigh(np.array([[0.0, 2.0], [2.0, 0.0]]))[0]
     array([-2.,  2.])
@@ -178,18 +127,8 @@ defvjp(_eigh, _eigh_vjp)
 
 
 def spectral_norm(A):
-    """Largest singular value, |A|, from the Gram matrix of the shorter side.
+    """Largest singular value, ‖A‖, from the Gram matrix of the shorter side, as a float.
 
-    Parameters
-    ----------
-    A : (N, M) array
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> import numpy as np
     >>> spectral_norm(np.array([[3e200, 4e200]]))
     5e+200
@@ -204,55 +143,43 @@ def spectral_norm(A):
 
 
 def numerical_rank(sigma, N, M, norm=None):
-    """Number of singular values above rounding error, sigma > norm * max(N, M) * eps.
+    """How many singular values of an N x M matrix lie above rounding, σ > norm max(N, M) ε.
 
-    Parameters
-    ----------
-    sigma : (k,) array
-        Descending.
-    N, M : int
-        Shape of the matrix.
-    norm : number, optional
-        Size of what was rounded; sigma_1 unless told.
+    norm is the size of what was rounded, sigma_1 unless told. The zero matrix has rank 0.
 
-    Returns
-    -------
-    int
-        0 for the zero matrix.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> numerical_rank(np.array([2.0, 1.0, 1e-16]), 3, 3)
     2
     """
     xp = namespace(sigma)
+    if 0 in sigma.shape:
+        return 0
     norm = sigma[0] if norm is None else norm
     return int(xp.count_nonzero(sigma > norm * (max(N, M) * float(xp.finfo(sigma.dtype).eps))))
 
 
+def rank_rule(rank, N, M, p=None):
+    """How many singular values are kept, as a function of them; a bad `rank` is refused at once.
+
+    None keeps the numerical rank; an integer from 1 to min(N, M, p) is honoured as asked, zero
+    sigma included. p is the number of features, if K comes from some.
+
+    >>> import numpy as np
+    >>> rank_rule(None, 3, 3)(np.array([2.0, 1.0, 1e-16]))
+    2
+    """
+    limit = min(n for n in (N, M, p) if n is not None)
+    shape = f"K of shape {(N, M)}" + (f" from {p} features" if p else "")
+    rank = check_rank(rank, limit, shape)
+
+    def kept(sigma, size=max(N, M), norm=None):
+        return numerical_rank(sigma, size, size, norm) if rank is None else rank
+    return kept
+
+
 def check_rank(rank, limit, shape, optional=True):
-    """The rank asked for, None or an integer from 1 to `limit`, or an error.
+    """The rank asked for, None or an integer from 1 to `limit`; `shape` says what sets the limit.
 
-    Parameters
-    ----------
-    rank : int or None
-    limit : int
-    shape : str
-        What sets the limit, for the error.
-    optional : bool
-        False refuses None too.
-
-    Returns
-    -------
-    int or None
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
     >>> check_rank(3, 2, "K of shape (2, 5)")
     Traceback (most recent call last):
     ValueError: rank must be None or an integer from 1 to 2 for K of shape (2, 5), got 3
@@ -260,31 +187,32 @@ def check_rank(rank, limit, shape, optional=True):
     if optional and rank is None:
         return None
     try:
-        return check_integer(rank, "rank", 1, limit)
+        return integer(1, limit)(rank, "rank")
     except ValueError:
         raise ValueError(f"rank must be {'None or ' * optional}an integer from 1 to {limit} for "
                          f"{shape}, got {rank!r}") from None
 
 
+def one_sign(solution, by):
+    """Both sides flipped together, so that the largest entry of each column of `by` is positive.
+
+    Each side by its own largest entry would break K h_r = sigma h_e: on a random 30 x 20 matrix
+    about half of the 20 pairs come out opposed.
+
+    >>> import numpy as np
+    >>> one_sign((np.array([[-1.0]]), np.array([2.0]), np.array([[1.0]])), by=np.array([[-1.0]]))
+    (array([[1.]]), array([2.]), array([[-1.]]))
+    """
+    left, sigma, right = solution
+    if sigma.shape[0]:
+        left, right = left * signs(by), right * signs(by)
+    return type(solution)._make((left, sigma, right)) if hasattr(solution, "_fields") \
+        else (left, sigma, right)
+
+
 def signs(H):
-    """Sign of the largest entry of each column, the first of equals: one flip for a *pair*.
+    """Sign of the largest entry of each column, (1, s), the first of equals; 1 for zeros.
 
-    Parameters
-    ----------
-    H : (N, s) array
-
-    Returns
-    -------
-    (1, s) array
-        1 or -1; 1 for a column of zeros.
-
-    Notes
-    -----
-    Multiply the left and the right vectors by the same signs. Each by its own largest entry would
-    break K h_r = sigma h_e: on a random 30 x 20 matrix about half of the 20 pairs come out opposed.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> signs(np.array([[1.0, 3.0], [-2.0, 3.0]]))
     array([[-1.,  1.]])
@@ -295,18 +223,8 @@ def signs(H):
 
 
 def peaks(H):
-    """Entry of largest magnitude of each column, with its sign; the first of equals.
+    """Entry of largest magnitude of each column, (1, s), with its sign; the first of equals.
 
-    Parameters
-    ----------
-    H : (N, s) array
-
-    Returns
-    -------
-    (1, s) array
-
-    Examples
-    --------
     >>> import numpy as np
     >>> peaks(np.array([[1.0, 3.0], [-2.0, -3.0]]))
     array([[-2.,  3.]])
@@ -323,3 +241,79 @@ def peaks(H):
     first = xp.argmax(largest, axis=0)
     row = xp.arange(H.shape[0], **like(first))
     return xp.sum(xp.where(row[:, None] == first[None, :], H, 0.0), axis=0, keepdims=True)
+
+
+def softmax(logits):
+    """exp(l) / sum exp(l) over the last axis, with the largest logit taken out.
+
+    No equation: the normalisation in K.3 and S.3.
+
+    >>> import numpy as np
+    >>> softmax(np.array([[1000.0, 1000.0]]))
+    array([[0.5, 0.5]])
+    """
+    xp = namespace(logits)
+    return _softmax(logits) if xp is anp else _stable_ratio(logits, xp)
+
+
+def _stable_ratio(logits, xp):
+    weight = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return weight / xp.sum(weight, axis=-1, keepdims=True)
+
+
+_softmax = primitive(lambda logits: _stable_ratio(logits, np))
+defvjp(_softmax, lambda A, logits: lambda g: A * (g - anp.sum(A * g, axis=-1, keepdims=True)))
+
+
+def squared_distances(X, Z):
+    """‖x_i − z_j‖², (..., N, M), exact also for points close together and far from 0.
+
+    No equation: the exponent of S.9.
+
+    >>> import numpy as np
+    >>> far = np.array([[1000.0], [1000.25]], dtype="float32")
+    >>> squared_distances(far[:1, :], far)
+    array([[0.    , 0.0625]], dtype=float32)
+    """
+    xp = namespace(X, Z)
+    with silent():                                  # infinite is right: a kernel of 0
+        return _squared_distances(X, Z) if xp is anp else _sum_of_squares(X, Z, xp)
+
+
+def _sum_of_squares(X, Z, xp):
+    # |x|^2 + |z|^2 - 2<x, z> is one product, but in float32 it gives 0 for the two points above.
+    Zt, total = xp.moveaxis(Z, -1, -2), 0.0
+    for f in range(X.shape[-1]):
+        difference = X[..., :, f:f+1] - Zt[..., f:f+1, :]                  # (..., N, M)
+        total = total + difference * difference
+    return total
+
+
+_squared_distances = primitive(lambda X, Z: _sum_of_squares(X, Z, np))
+
+
+def _pull(g, X, Z):
+    # 2 sum_j g_ij (x_i - z_j), as one product. Subtracting x_0 first keeps the digits of points
+    # that are far from 0.
+    origin = X[..., :1, :]
+    return 2.0 * ((X - origin) * anp.sum(g, axis=-1, keepdims=True) - g @ (Z - origin))
+
+
+defvjp(_squared_distances,
+       lambda ans, X, Z: unbroadcast_f(X, lambda g: _pull(g, X, Z)),
+       lambda ans, X, Z: unbroadcast_f(Z, lambda g: _pull(anp.moveaxis(g, -1, -2), Z, X)))
+
+
+def unit_rows(X):
+    """Rows scaled to length 1, (..., N, d); a row of zeros stays zero.
+
+    >>> import numpy as np
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    xp = namespace(X)
+    top = xp.max(xp.abs(X), axis=-1, keepdims=True)
+    X = X / xp.where(top > 0.0, top, 1.0)           # first, or squares of 1e-200 and 1e200 are lost
+    square = xp.sum(X * X, axis=-1, keepdims=True)
+    return X / xp.sqrt(xp.where(square > 0.0, square, 1.0))

@@ -6,160 +6,73 @@ K_landmarks   (n, m)              the n row landmarks against the m column landm
 K_cols        (n, M)              the n row landmarks against all columns
 
 Row and column landmarks are chosen apart: for a symmetric K with the same landmarks on both sides
-it is the method of Williams and Seeger (NIPS 2000).
+it is the method of Williams and Seeger (NIPS 2000). What is refused: inputs.py.
 """
 import numpy as np
 
-from .backend import as_matrix, as_pair, check_finite, check_integer, namespace, silent
+from .backend import namespace
 from .dual import Dual
-from .linalg import check_rank, numerical_rank, signs, svd
+from .inputs import arrays, check_finite, integer
+from .linalg import check_rank, numerical_rank, one_sign, svd
+
+CORNER = {"K_rows": "N m", "K_landmarks": "n m", "K_cols": "n M"}
 
 
+@arrays(**CORNER)
 def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
-    r"""Approximate singular vectors of K from landmarks, √(n/N) K_rows Ṽ Σ̃⁻¹ for H_e (Eq. K.37).
+    """Approximate singular vectors of K from landmarks, √(n/N) K_rows Ṽ Σ̃⁻¹ for H_e (Eq. K.37).
 
-    .. math:: K_{nm} = \tilde U \tilde\Sigma \tilde V^\top, \qquad
-              \sigma = \tilde\sigma \sqrt{\tfrac{NM}{nm}}, \qquad
-              H_e = \sqrt{\tfrac nN}\, K_{N,m} \tilde V \tilde\Sigma^{-1}, \qquad
-              H_r = \sqrt{\tfrac mM}\, K_{n,M}^\top \tilde U \tilde\Sigma^{-1}
-
-    A singular vector of the n x m corner is continued to all rows as K h_r = sigma h_e continues
-    it. The scale takes the landmarks for a fair sample: mean squares over them and over all rows
-    agree.
+    With K_landmarks = Ũ Σ̃ Ṽᵀ also H_r = √(m/M) K_colsᵀ Ũ Σ̃⁻¹ and σ = σ̃ √(NM/(nm)): a singular
+    vector of the corner is continued to all rows as K h_r = σ h_e continues it. The scale takes the
+    landmarks for a fair sample; N and M are the shape of K, of which fewer rows and columns may be
+    given. H_e and H_r are not orthonormal, sigma is an estimate, their product is that of
+    `approximate`. rank: at most the numerical rank of K_landmarks, and that unless told, which
+    leaves out duplicated and dependent landmarks.
 
     Source: derived.
 
-    Parameters
-    ----------
-    K_rows : (N, m) array
-        κ of the rows against the column landmarks: all N of them, or those that are wanted.
-    K_landmarks : (n, m) array
-    K_cols : (n, M) array
-        κ of the row landmarks against the columns, all M or those that are wanted.
-    rank : int, optional
-        Number of components, at most the numerical rank of `K_landmarks`, and that unless told.
-    N, M : int
-        Shape of K, for the scale: at least n and m.
-
-    Returns
-    -------
-    Dual
-        H_e (N, s) and H_r (M, s), not orthonormal; sigma (s,) descending, an estimate. Their
-        product is exact where that of `approximate` is, whatever the scale. The largest entry of
-        each column of H_e is positive.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not an array of real numbers, or the arrays belong to different libraries.
-    ValueError
-        If an argument is not a real, finite matrix, the shapes do not fit, N or M is smaller than
-        the number of landmarks, `rank` exceeds the numerical rank (it divides by sigma), or a
-        result overflows.
-
-    Notes
-    -----
-    Duplicated or dependent landmarks are harmless: directions with sigma ≤ sigma_1 max(n, m) eps in
-    `K_landmarks` are left out, which makes it the pseudo-inverse with that cut-off.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> K = np.outer([1.0, 2.0], [1.0, 3.0])                    # landmarks: row 0 and column 0
-    >>> H_e, sigma, H_r = solve(K[:, :1], K[:1, :1], K[:1, :], N=2, M=2)
-    >>> sigma                                                   # 1 sqrt(4 / 1); the true one: 7.07
+    >>> solve(K[:, :1], K[:1, :1], K[:1, :], N=2, M=2).sigma    # 1 sqrt(4 / 1); the true one: 7.07
     array([2.])
-    >>> H_e * sigma @ H_r.T
-    array([[1., 3.],
-           [2., 6.]])
     """
-    K_rows, K_landmarks, K_cols = _checked(K_rows, K_landmarks, K_cols)
     n, m = K_landmarks.shape
-    N, M = check_integer(N, "N", n), check_integer(M, "M", m)
-    return _scaled(*_continued(K_rows, K_landmarks, K_cols, rank), n / N, m / M)
+    N, M = integer(n)(N, "N"), integer(m)(M, "M")
+    U, sigma, V = _corner(K_landmarks, rank)
+    return _scaled(K_rows @ V / sigma, sigma, K_cols.T @ U / sigma, n / N, m / M)
 
 
+@arrays(Phi="N p", Psi="M p")
 def solve_features(Phi, Psi, rows, columns, rank=None):
-    r"""The same from features and the indices of the landmarks; K is never formed (Eq. K.37).
+    """The same from features and indices of landmarks, K_rows Ṽ = Φ (Ψₘᵀ Ṽ) (Eq. K.37).
 
-    .. math:: K_{N,m} \tilde V = \Phi\, (\Psi_m^\top \tilde V), \qquad
-              K_{n,M}^\top \tilde U = \Psi\, (\Phi_n^\top \tilde U)
+    Multiplied in this order K is never formed: the largest new matrices are the (N, s) and (M, s)
+    results and the corner. rows and columns are integers that may repeat; see `landmarks`.
 
-    Multiplied in this order the largest new matrices are the (N, s) and (M, s) results and the
-    n x m corner.
-
-    Parameters
-    ----------
-    Phi : (N, p) array
-    Psi : (M, p) array
-    rows : sequence of int
-        Indices of the row landmarks, from 0 to N - 1; they may repeat. See `landmarks`.
-    columns : sequence of int
-        Those of the column landmarks.
-    rank : int, optional
-        As in `solve`.
-
-    Returns
-    -------
-    Dual
-        As from `solve`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a real, finite matrix, the numbers of columns differ, an index is out
-        of range, `rank` exceeds the numerical rank, or a product overflows.
-
-    Examples
-    --------
-    >>> Phi, Psi = [[1.0], [2.0]], [[1.0], [3.0]]
-    >>> H_e, sigma, H_r = solve_features(Phi, Psi, [0], [0])
+    >>> H_e, sigma, H_r = solve_features([[1.0], [2.0]], [[1.0], [3.0]], [0], [0])
     >>> H_e * sigma @ H_r.T
     array([[1., 3.],
            [2., 6.]])
     """
-    Phi, Psi = as_pair(Phi, Psi, ("Phi", "Psi"))
-    namespace(Phi, Psi)
     Phi_n, Psi_m = _chosen(Phi, rows, "rows"), _chosen(Psi, columns, "columns")
-    with silent():
-        U, sigma, V = _corner(check_finite(Phi_n @ Psi_m.T), rank)
-        H_e, H_r = Phi @ (Psi_m.T @ V) / sigma, Psi @ (Phi_n.T @ U) / sigma
-    return _scaled(H_e, sigma, H_r, Phi_n.shape[0] / Phi.shape[0], Psi_m.shape[0] / Psi.shape[0])
+    U, sigma, V = _corner(check_finite(Phi_n @ Psi_m.T, "the corner"), rank)
+    return _scaled(Phi @ (Psi_m.T @ V) / sigma, sigma, Psi @ (Phi_n.T @ U) / sigma,
+                   Phi_n.shape[0] / Phi.shape[0], Psi_m.shape[0] / Psi.shape[0])
 
 
+@arrays(**CORNER)
 def approximate(K_rows, K_landmarks, K_cols):
-    r"""The approximation K_rows K_landmarks⁺ K_cols, exact at the rank of K (Eq. K.37, claim V33).
+    """The approximation K_rows K_landmarks⁺ K_cols, exact at the rank of K (Eq. K.37, claim V33).
 
-    .. math:: \hat K = K_{N,m}\, K_{nm}^+\, K_{n,M}
+    K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps.
 
     Source: derived.
 
-    Parameters
-    ----------
-    K_rows : (N, m) array
-    K_landmarks : (n, m) array
-    K_cols : (n, M) array
-
-    Returns
-    -------
-    (N, M) array
-        K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out sigma ≤ sigma_1
-        max(n, m) eps.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a real, finite matrix, the shapes do not fit, or a result overflows.
-
-    Examples
-    --------
     >>> approximate([[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0]], [[1.0, 3.0]])  # column 0 drawn twice
     array([[1., 3.],
            [2., 6.]])
     """
-    H_e, sigma, H_r = _continued(*_checked(K_rows, K_landmarks, K_cols), None)
-    with silent():
-        return check_finite(H_e * sigma @ H_r.T)
+    U, sigma, V = _corner(K_landmarks, None)
+    return (K_rows @ V / sigma) * sigma @ (K_cols.T @ U / sigma).T         # 1 / sigma may overflow
 
 
 def landmarks(N, n, *, seed):
@@ -167,46 +80,12 @@ def landmarks(N, n, *, seed):
 
     No equation: a draw of indices.
 
-    Parameters
-    ----------
-    N, n : int
-        1 ≤ n ≤ N.
-    seed : int
-        ≥ 0, of numpy.random.default_rng.
-
-    Returns
-    -------
-    list of int
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
     >>> landmarks(3, 3, seed=0)
     [0, 1, 2]
     """
-    N = check_integer(N, "N", 1)
-    n = check_integer(n, "n", 1, N)
-    rng = np.random.default_rng(check_integer(seed, "seed", 0))
+    N = integer(1)(N, "N")
+    n, rng = integer(1, N)(n, "n"), np.random.default_rng(integer(0)(seed, "seed"))
     return sorted(rng.choice(N, size=n, replace=False).tolist())
-
-
-def _checked(K_rows, K_landmarks, K_cols):
-    namespace(K_rows, K_landmarks, K_cols)
-    K_rows, K_landmarks = as_pair(K_rows, K_landmarks, ("K_rows", "K_landmarks"))
-    K_cols = as_matrix(K_cols, "K_cols")
-    if K_cols.shape[0] != K_landmarks.shape[0]:
-        raise ValueError("K_cols and K_landmarks need the same number of rows, got shapes "
-                         f"{tuple(K_cols.shape)} and {tuple(K_landmarks.shape)}")
-    return K_rows, K_landmarks, K_cols
-
-
-def _continued(K_rows, K_landmarks, K_cols, rank):
-    U, sigma, V = _corner(K_landmarks, rank)
-    with silent():
-        return K_rows @ V / sigma, sigma, K_cols.T @ U / sigma      # 1 / sigma might overflow alone
 
 
 def _corner(K_landmarks, rank):
@@ -223,18 +102,14 @@ def _corner(K_landmarks, rank):
 
 
 def _scaled(H_e, sigma, H_r, e, r):
-    H_e, H_r = (check_finite(H, "the continuation") for H in (e ** 0.5 * H_e, r ** 0.5 * H_r))
-    sigma = sigma / (e * r) ** 0.5
-    if sigma.shape[0] == 0:
-        return Dual(H_e, sigma, H_r)
-    flip = signs(H_e)
-    return Dual(H_e * flip, sigma, H_r * flip)                  # both, or their product changes
+    found = Dual(e ** 0.5 * H_e, sigma / (e * r) ** 0.5, r ** 0.5 * H_r)
+    return one_sign(found, by=found.H_e)
 
 
 def _chosen(A, indices, name):
     if not getattr(indices, "shape", (1,)) or not hasattr(indices, "__iter__"):
         raise TypeError(f"{name} must be a sequence of integers, got {indices!r}")
-    chosen = [A[check_integer(i, f"each of {name}", 0, A.shape[0] - 1), :] for i in indices]
+    chosen = [A[integer(0, A.shape[0] - 1)(i, f"each of {name}"), :] for i in indices]
     if not chosen:
         raise ValueError(f"{name} must not be empty: one landmark or more")
     return namespace(A).stack(chosen)

@@ -161,7 +161,7 @@ def primal_memory(quick):
     """Peak memory beyond the inputs, over the two outputs."""
     code = '''
 import numpy as np
-from ksvd_ref import primal
+from ksvd_ref import large, primal
 N, p, s = map(int, sys.argv[1:])
 rng = np.random.default_rng(0)
 Phi, Psi = np.empty((N, p)), np.empty((N, p))
@@ -206,7 +206,7 @@ def golub_kahan(quick):
     from scipy.sparse.linalg import svds
     from sklearn.utils.extmath import randomized_svd
 
-    from ksvd_ref import dual, kernels
+    from ksvd_ref import dual, kernels, large
     torch = __import__("torch") if find_spec("torch") else None
     N = 400 if quick else 1000
     slow = spectrum(N, np.arange(1, N + 1) ** -0.5)
@@ -215,7 +215,7 @@ def golub_kahan(quick):
         want = dual.solve(K)
         for s, target in ((5, ">= 6"), (20, ">= 2.5")):
             jobs = {"svd": lambda: np.linalg.svd(K, full_matrices=False),
-                    "gk": lambda: dual.solve_golub_kahan(K, s),
+                    "gk": lambda: large.golub_kahan(K, s),
                     "randomized": lambda: randomized_svd(K, s, random_state=0)}
             if torch:
                 A = torch.from_numpy(K)
@@ -224,7 +224,7 @@ def golub_kahan(quick):
             true = want.H_e[:, :s], want.sigma[:s]
             job = f"Golub-Kahan, {name} {N} x {N}, s = {s}"
             yield Row(job, seconds["svd"] / seconds["gk"], "times faster than numpy.linalg.svd",
-                      target, errors(dual.solve_golub_kahan(K, s), true))
+                      target, errors(large.golub_kahan(K, s), true))
             yield Row(f"{job}, against scikit-learn", seconds["gk"] / seconds["randomized"],
                       "randomized_svd, default", "",
                       "peer: " + errors(randomized_svd(K, s, random_state=0), true))
@@ -240,10 +240,10 @@ def golub_kahan(quick):
     for s in (5, 20):
         true = want[0][:, order[:s]], want[1][order[:s]]
         seconds = timed({"arpack": lambda: svds(K, s, random_state=0),
-                         "gk": lambda: dual.solve_golub_kahan(K, s)}, 3 if quick else REPEATS)
+                         "gk": lambda: large.golub_kahan(K, s)}, 3 if quick else REPEATS)
         yield Row(f"Golub-Kahan, softmax {N} x {N}, s = {s}, against ARPACK",
                   seconds["gk"] / seconds["arpack"], "scipy svds", "<= 1.6",
-                  errors(dual.solve_golub_kahan(K, s), true))
+                  errors(large.golub_kahan(K, s), true))
 
 
 def dual_solve(quick):
@@ -273,7 +273,7 @@ def read():
         yield tuple(np.memmap(path, float, "r", 8 * rows * p * j, (rows, p))
                     for j in (i, n - 1 - i))
 start = time.process_time()
-sigma = primal.solve_chunks(read()).sigma
+sigma = large.solve_chunks(read()).sigma
 print(time.process_time() - start, megabytes("VmHWM"), sigma[0], sigma[-1])
 '''
     p, rows = 32, (10_000 if quick else 100_000)
@@ -304,7 +304,7 @@ def nystroem(quick):
     import numpy as np
     from sklearn.kernel_approximation import Nystroem
 
-    from ksvd_ref import dual, kernels, nystrom
+    from ksvd_ref import kernels, large, nystrom
     N, n = (500, 50) if quick else (2000, 200)
     X, Z = np.random.default_rng(0).standard_normal((2, N, 3))
     rows, columns = nystrom.landmarks(N, n, seed=0), nystrom.landmarks(N, n, seed=1)
@@ -314,11 +314,11 @@ def nystroem(quick):
         return nystrom.solve(K_rows, K_rows[rows], kernels.rbf(X[rows], Z, gamma=0.5), 20, N=N, M=N)
     K, one = kernels.rbf(X, Z, gamma=0.5), from_landmarks(X, Z, rows, columns)
     seconds = timed({
-        "svd": lambda: dual.solve_golub_kahan(kernels.rbf(X, Z, gamma=0.5), 20),
+        "svd": lambda: large.golub_kahan(kernels.rbf(X, Z, gamma=0.5), 20),
         "nystrom": lambda: from_landmarks(X, Z, rows, columns),
         "symmetric": lambda: from_landmarks(X, X, rows, rows),
         "sklearn": lambda: Nystroem(gamma=0.5, n_components=n, random_state=0).fit_transform(X)}, 3)
-    best = np.linalg.norm(dual.solve_golub_kahan(K, 21).sigma[20:])
+    best = np.linalg.norm(large.golub_kahan(K, 21).sigma[20:])
     off = np.linalg.norm(K - one.H_e * one.sigma @ one.H_r.T) / np.linalg.norm(K)
     job = f"nystrom.solve, rbf {N} x {N}, {n} landmarks, s = 20"
     yield Row(job, seconds["svd"] / seconds["nystrom"], "times faster than K and Golub-Kahan", "",

@@ -208,7 +208,6 @@ BAD = {
     "complex": (lambda A: A + 0j, TypeError, "complex128"),
     "object": (lambda A: A.astype(object), TypeError, "object"),
     "text": (lambda A: A.astype(str), TypeError, "<U"),
-    "float16": (lambda A: A.astype("float16"), TypeError, "float16"),
     "masked": (lambda A: np.ma.masked_array(A), TypeError, "masked"),
 }
 

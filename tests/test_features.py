@@ -4,8 +4,7 @@ import math
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from conftest import (assert_gradient, assert_not_mixed, assert_pure, assert_refused, mixtures,
-                      refusals, with_spectrum)
+from conftest import assert_gradient, with_spectrum
 
 from ksvd_ref import features, kernels
 
@@ -148,12 +147,12 @@ def test_positive_random_overflow_is_refused(lib):
     """w x - x^2 / 2 is at most w^2 / 2: only a far-off draw can overflow, found by brute force."""
     W = np.random.default_rng(0).standard_normal((3000, 1))
     x = 0.1 * W.T if lib.name == "float32" else 0.7 * W.T       # w x - x^2 / 2 = 285, 1365
-    with pytest.raises(ValueError, match="a random feature overflows"):
+    with pytest.raises(ValueError, match="positive_random overflows.*scale Q and K down"):
         features.positive_random(lib.array(x), lib.array(x), m=1, seed=0)
 
 
 def test_positive_random_refuses_what_is_undefined():
-    with pytest.raises(ValueError, match="a random feature overflows"):
+    with pytest.raises(ValueError, match="positive_random overflows.*scale Q and K down"):
         features.positive_random([[1.7e308, 1.7e308]], [[0.0, 0.0]], m=8, seed=0)
 
 
@@ -203,38 +202,15 @@ def test_derivative_of_compatible(name):
 # --- input
 
 X, Z = RNG.standard_normal((4, 3)), RNG.standard_normal((5, 3))
-TABLE = {
-    "compatible": (features.compatible, {"A": X}),
-    "compatible-C": (features.compatible, {"A": X, "C": X.T}),
-    "cosine": (features.cosine, {"Q": X, "K": Z}),
-    "polynomial": (features.polynomial, {"X": X, "Z": Z}),
-    "positive_random": (lambda Q, K: features.positive_random(Q, K, m=3, seed=0), {"Q": X, "K": Z}),
-    "data_dependent": (features.data_dependent, {"Phi": X, "Psi": Z, "F": np.ones((2, 3))}),
-}
-
-
-@pytest.mark.parametrize("call, good, name, kind", refusals(TABLE))
-def test_bad_input_is_refused(call, good, name, kind):
-    assert_refused(call, good, name, kind)
-
-
-@pytest.mark.parametrize("call, good, name", mixtures(TABLE))
-def test_mixed_libraries_are_refused(call, good, name):
-    assert_not_mixed(call, good, name)
-
-
-@pytest.mark.parametrize("call, good", TABLE.values(), ids=TABLE)
-def test_pure(call, good):
-    assert_pure(call, good)
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: features.compatible(X, X), ("C", "(3, 4)", "(4, 3)")),
-    (lambda: features.cosine(X, X.T), ("Q and K", "(4, 3)", "(3, 4)")),
-    (lambda: features.polynomial(X, X.T), ("X and Z", "(4, 3)", "(3, 4)")),
-    (lambda: features.positive_random(X, X.T, m=1, seed=0), ("Q and K", "(4, 3)", "(3, 4)")),
-    (lambda: features.data_dependent(X, X.T, X), ("Phi and Psi", "(4, 3)", "(3, 4)")),
-    (lambda: features.data_dependent(X, Z, X.T), ("Phi and F", "(4, 3)", "(3, 4)")),
+    (lambda: features.compatible(X, X), ("C must", "with M = 3, as A of shape (4, 3), got (4, 3)")),
+    (lambda: features.cosine(X, X.T), ("K must", "as Q", "(4, 3)", "(3, 4)")),
+    (lambda: features.polynomial(X, X.T), ("Z must", "as X", "(4, 3)", "(3, 4)")),
+    (lambda: features.positive_random(X, X.T, m=1, seed=0), ("K must", "as Q", "(4, 3)", "(3, 4)")),
+    (lambda: features.data_dependent(X, X.T, X), ("Psi must", "as Phi", "(4, 3)", "(3, 4)")),
+    (lambda: features.data_dependent(X, Z, X.T), ("F must", "as Phi", "(4, 3)", "(3, 4)")),
     (lambda: features.polynomial(X, Z, degree=0), ("degree", "got 0")),
     (lambda: features.polynomial(X, Z, gamma=np.nan), ("gamma", "got nan")),
     (lambda: features.polynomial(X, Z, coef0="1"), ("coef0", "got '1'"))])

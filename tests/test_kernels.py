@@ -5,12 +5,11 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 import sklearn.metrics.pairwise as pairwise
-from conftest import (assert_gradient, assert_not_mixed, assert_pure, assert_refused, mixtures,
-                      refusals)
+from conftest import assert_gradient
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from ksvd_ref import kernels
+from ksvd_ref import kernels, linalg
 
 RNG = np.random.default_rng(11)
 SHAPES = [(4, 6, 3), (5, 5, 2), (6, 4, 3), (1, 1, 1), (1, 5, 2), (5, 1, 4)]
@@ -76,7 +75,7 @@ def test_double_loop(lib, name, shape):
     (lambda X, Z: kernels.polynomial(X, Z, degree=3, gamma=0.7, coef0=2),
      lambda X, Z: pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.7, coef0=2)),
     (kernels.softmax, lambda X, Z: softmax(X @ Z.T / X.shape[1] ** 0.5, axis=1)),
-    (kernels.squared_distances, lambda X, Z: cdist(X, Z, "sqeuclidean"))])
+    (linalg.squared_distances, lambda X, Z: cdist(X, Z, "sqeuclidean"))])
 def test_peers(kernel, peer):
     X, Z = both_data(30, 20, 5)
     np.testing.assert_allclose(kernel(X, Z), peer(X, Z), rtol=1e-12, atol=1e-13)
@@ -272,28 +271,6 @@ def test_derivative_of_gram_and_centring():
 X, Z = both_data(4, 5, 3)
 PAIRS = {name: (getattr(kernels, name), {"X": X, "Z": Z}) for name in
          ("linear", "polynomial", "rbf", "exponential", "cosine", "softmax", "sne")}
-TABLE = {
-    **PAIRS,
-    "gram": (lambda X, Z: kernels.gram(lambda x, z: x[0] * z[1], X, Z), {"X": X, "Z": Z}),
-    "center_rows": (kernels.center_rows, {"K_new": X, "K": Z}),
-    "center_columns": (kernels.center_columns, {"K_new": X.T, "K": Z.T}),
-    "center": (kernels.center, {"K": X}),
-}
-
-
-@pytest.mark.parametrize("call, good, name, kind", refusals(TABLE))
-def test_bad_input_is_refused(call, good, name, kind):
-    assert_refused(call, good, name, kind)
-
-
-@pytest.mark.parametrize("call, good, name", mixtures(TABLE))
-def test_mixed_libraries_are_refused(call, good, name):
-    assert_not_mixed(call, good, name)
-
-
-@pytest.mark.parametrize("call, good", TABLE.values(), ids=TABLE)
-def test_pure(call, good):
-    assert_pure(call, good)
 
 
 @pytest.mark.parametrize("call, names", [(kernels.center_columns, ("K_new", "K"))]
@@ -305,11 +282,11 @@ def test_mismatched_shapes(call, names):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: kernels.rbf(X, Z, gamma=0.0), "gamma must be a finite number above 0.0, got 0.0"),
-    (lambda: kernels.rbf(X, Z, gamma=np.nan), "gamma must be a finite number above 0.0, got nan"),
-    (lambda: kernels.sne(X, Z, gamma=-1), "gamma must be a finite number above 0.0, got -1"),
-    (lambda: kernels.softmax(X, Z, scale=0), "scale must be a finite number above 0.0, got 0"),
-    (lambda: kernels.exponential(X, Z, scale="2"), "scale must be a finite number above 0.0"),
+    (lambda: kernels.rbf(X, Z, gamma=0.0), "gamma must be a finite number above 0, got 0.0"),
+    (lambda: kernels.rbf(X, Z, gamma=np.nan), "gamma must be a finite number above 0, got nan"),
+    (lambda: kernels.sne(X, Z, gamma=-1), "gamma must be a finite number above 0, got -1"),
+    (lambda: kernels.softmax(X, Z, scale=0), "scale must be a finite number above 0, got 0"),
+    (lambda: kernels.exponential(X, Z, scale="2"), "scale must be a finite number above 0"),
     (lambda: kernels.polynomial(X, Z, degree=1.5), "degree must be an integer, 1 or more, got 1.5"),
     (lambda: kernels.polynomial(X, Z, degree=0), "degree must be an integer, 1 or more, got 0"),
     (lambda: kernels.polynomial(X, Z, gamma=np.inf), "gamma must be a finite number, got inf"),

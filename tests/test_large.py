@@ -8,10 +8,10 @@ import autograd.numpy as anp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import BAD, assert_pure, assert_refused, refusals, with_spectrum
+from conftest import with_spectrum
 from hypothesis import given
 
-from ksvd_ref import dual, kernels, linalg, primal
+from ksvd_ref import dual, kernels, large, linalg, primal
 
 RNG = np.random.default_rng(23)
 
@@ -55,7 +55,7 @@ def test_golub_kahan(lib, case):
     exact as an SVD.
     """
     K, s = CASES[case]
-    H_e, sigma, H_r = map(lib.host, dual.solve_golub_kahan(lib.array(K), s))
+    H_e, sigma, H_r = map(lib.host, large.golub_kahan(lib.array(K), s))
     assert (H_e.shape, sigma.shape, H_r.shape) == ((len(K), s), (s,), (K.shape[1], s))
     want = np.linalg.svd(K)[1][:s]
     scale = want[0] or 1.0
@@ -76,10 +76,10 @@ def test_one_vector_at_a_time_is_silently_wrong():
     want = np.linalg.svd(K)[1]
     assert want[5] > want[0] * (1.0 - 1e-12) and want[6] < 0.9 * want[0]
     for seed in range(3):
-        _, sigma, _, residual = dual._golub_kahan(K, 2, 1, 1e-6, seed)
+        _, sigma, _, residual = large._steps(K, 2, 1, 1e-6, seed)
         assert residual <= 1e-6                             # it says that it has converged
         np.testing.assert_allclose(sigma, want[[0, 6]], rtol=1e-10)
-        sigma = dual.solve_golub_kahan(K, 2, tol=1e-6, seed=seed).sigma
+        sigma = large.golub_kahan(K, 2, tol=1e-6, seed=seed).sigma
         np.testing.assert_allclose(sigma, want[:2], rtol=1e-10)
 
 
@@ -92,7 +92,7 @@ def test_golub_kahan_equals_the_svd(N, M, data):
                                       max_size=k)), reverse=True)
     s, seed = data.draw(st.integers(1, k)), data.draw(st.integers(0, 99))
     K = with_spectrum(np.random.default_rng(seed), N, M, sigma)
-    H_e, got, H_r = dual.solve_golub_kahan(K, s, seed=seed)
+    H_e, got, H_r = large.golub_kahan(K, s, seed=seed)
     np.testing.assert_allclose(got, sigma[:s], rtol=0, atol=1e-13)
     np.testing.assert_allclose(K @ H_r, H_e * got, rtol=0, atol=1e-13)
     np.testing.assert_allclose(K.T @ H_e, H_r * got, rtol=0, atol=2e-10)
@@ -102,14 +102,14 @@ def test_golub_kahan_equals_the_svd(N, M, data):
 
 def test_golub_kahan_and_the_svd_have_the_same_vectors():
     K = with_spectrum(RNG, 120, 100, 0.8 ** np.arange(100.0))
-    for one, two in zip(dual.solve_golub_kahan(K, 5, tol=1e-13), dual.solve(K, 5)):
+    for one, two in zip(large.golub_kahan(K, 5, tol=1e-13), dual.solve(K, 5)):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-11)       # tol / the gap, 0.08
 
 
 @pytest.mark.parametrize("scale", [2.0 ** -500, 2.0 ** 500])
 def test_golub_kahan_scales(scale):
     K = RNG.standard_normal((60, 50))
-    one, other = dual.solve_golub_kahan(K, 4), dual.solve_golub_kahan(scale * K, 4)
+    one, other = large.golub_kahan(K, 4), large.golub_kahan(scale * K, 4)
     np.testing.assert_allclose(other.sigma / scale, one.sigma, rtol=1e-13)
     np.testing.assert_allclose(other.H_e, one.H_e, rtol=0, atol=1e-12)
 
@@ -119,7 +119,7 @@ def test_tolerance_is_the_residual():
     K = with_spectrum(RNG, 200, 200, np.arange(1.0, 201.0) ** -0.5)
     found = []
     for tol in (1e-2, 1e-5, 1e-12):
-        H_e, sigma, H_r = dual.solve_golub_kahan(K, 3, tol=tol)
+        H_e, sigma, H_r = large.golub_kahan(K, 3, tol=tol)
         found.append(np.max(np.linalg.norm(K.T @ H_e - H_r * sigma, axis=0)))
         assert found[-1] <= tol * 1.01
     assert found[0] > 1e-5 and found[1] > 1e-12             # not simply the SVD each time
@@ -127,16 +127,16 @@ def test_tolerance_is_the_residual():
 
 def test_stopping_without_converging_is_said(monkeypatch):
     K = with_spectrum(RNG, 200, 200, np.linspace(1.0, 0.9, 200))
-    monkeypatch.setattr(dual, "BLOCKS", 3)
+    monkeypatch.setattr(large, "BLOCKS", 3)
     with pytest.warns(RuntimeWarning, match="stopped after 3 blocks with a residual of [0-9.]+e-0"):
-        H_e, sigma, H_r = dual.solve_golub_kahan(K, 2)
+        H_e, sigma, H_r = large.golub_kahan(K, 2)
     np.testing.assert_allclose(K @ H_r, H_e * sigma, rtol=0, atol=1e-13)
     np.testing.assert_allclose(H_r.T @ H_r, np.eye(2), rtol=0, atol=1e-13)
 
 
 def test_seed_decides_the_start_and_not_the_answer():
     K = with_spectrum(RNG, 80, 70, 0.7 ** np.arange(70.0))
-    one, same, other = (dual.solve_golub_kahan(K, 3, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (large.golub_kahan(K, 3, seed=seed) for seed in (0, 0, 1))
     for A, B, C in zip(one, same, other):
         np.testing.assert_array_equal(A, B)
         np.testing.assert_allclose(A, C, rtol=0, atol=1e-9)
@@ -145,23 +145,10 @@ def test_seed_decides_the_start_and_not_the_answer():
 GOOD = {"K": RNG.standard_normal((6, 5))}
 
 
-def two_of(K):
-    return dual.solve_golub_kahan(K, 2)
-
-
-@pytest.mark.parametrize("call, good, name, kind", refusals({"golub_kahan": (two_of, GOOD)}))
-def test_golub_kahan_refuses(call, good, name, kind):
-    assert_refused(call, good, name, kind)
-
-
-def test_golub_kahan_is_pure():
-    assert_pure(two_of, GOOD)
-
-
 @pytest.mark.parametrize("rank", [None, 0, 6, -1, 1.5, True, "2"])
 def test_golub_kahan_refuses_rank(rank):
     with pytest.raises(ValueError, match="rank must be an integer from 1 to 5 for K of.*got"):
-        dual.solve_golub_kahan(GOOD["K"], rank)
+        large.golub_kahan(GOOD["K"], rank)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -170,7 +157,7 @@ def test_golub_kahan_ends_below_the_smallest_normal_number(dtype, s):
     """One entry so small that its roundings are 0: the noise that completes the bases is not."""
     K = np.zeros((60, 50), dtype=dtype)
     K[0, 0] = np.finfo(dtype).smallest_normal / 100
-    H_e, sigma, H_r = dual.solve_golub_kahan(K, s)
+    H_e, sigma, H_r = large.golub_kahan(K, s)
     np.testing.assert_allclose(sigma / K[0, 0], np.eye(s)[0], rtol=0, atol=1e-4)
     for H in (H_e, H_r):
         np.testing.assert_allclose(H.T @ H, np.eye(s), rtol=0, atol=1e3 * np.finfo(dtype).eps)
@@ -182,25 +169,25 @@ def test_golub_kahan_refuses_what_overflows(dtype, share):
     """Entries near the largest number: in a product, in B, or in sigma alone; never a hang."""
     K = np.full((40, 30), share * np.finfo(dtype).max, dtype=dtype)       # sigma = 35 entries
     K[::2, ::3] *= -1.0
-    with pytest.raises(ValueError, match="singular value overflows"):
-        dual.solve_golub_kahan(K, 3)
+    with pytest.raises(ValueError, match="overflows or is undefined"):
+        large.golub_kahan(K, 3)
 
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, "1"])
 def test_golub_kahan_refuses_tol(tol):
     with pytest.raises(ValueError, match="tol must be a finite number above 0"):
-        dual.solve_golub_kahan(GOOD["K"], 2, tol=tol)
+        large.golub_kahan(GOOD["K"], 2, tol=tol)
 
 
 @pytest.mark.parametrize("seed", [None, -1, 1.5, "0"])
 def test_golub_kahan_refuses_seed(seed):
     with pytest.raises(ValueError, match="seed must be an integer, 0 or more, got"):
-        dual.solve_golub_kahan(GOOD["K"], 2, seed=seed)
+        large.golub_kahan(GOOD["K"], 2, seed=seed)
 
 
 def test_golub_kahan_under_autograd_says_what_to_do():
     with pytest.raises(TypeError, match="cannot be differentiated: dual.solve can"):
-        autograd.grad(lambda K: anp.sum(dual.solve_golub_kahan(K, 2).sigma))(GOOD["K"])
+        autograd.grad(lambda K: anp.sum(large.golub_kahan(K, 2).sigma))(GOOD["K"])
 
 
 # --- the primal in chunks
@@ -239,11 +226,11 @@ def test_chunks_equal_the_whole(lib, split):
     pairs = [tuple(None if A is None else lib.array(A) for A in pair)
              for pair in blocks(Phi, Psi, *SPLITS[split])]
     want = primal.solve(lib.array(Phi), lib.array(Psi))
-    got = primal.solve_chunks(pairs)
+    got = large.solve_chunks(pairs)
     scale = np.linalg.norm(Phi, 2) * np.linalg.norm(Psi, 2)
     for A, B in zip(got, want):
         np.testing.assert_allclose(lib.host(A), lib.host(B), rtol=0, atol=10 * lib.tol * scale)
-    for A, B in zip(primal.solve_chunks(pairs, 2), want):
+    for A, B in zip(large.solve_chunks(pairs, 2), want):
         np.testing.assert_allclose(lib.host(A), lib.host(B)[..., :2], rtol=0,
                                    atol=10 * lib.tol * scale)
 
@@ -253,7 +240,7 @@ def test_chunks_equal_the_whole(lib, split):
 def test_chunks_of_every_shape(N, M, p):
     Phi, Psi = features(N, M, p)
     want = primal.solve(Phi, Psi, min(N, M, p))
-    got = primal.solve_chunks(blocks(Phi, Psi, (1,) if N > 1 else (), ()), min(N, M, p))
+    got = large.solve_chunks(blocks(Phi, Psi, (1,) if N > 1 else (), ()), min(N, M, p))
     for A, B in zip(got, want):
         np.testing.assert_allclose(A, B, rtol=0, atol=1e-10 * np.max(np.abs(B)))
 
@@ -262,7 +249,7 @@ def test_a_generator_gets_signs_from_the_weights():
     """It is spent after one look: W_e decides, jointly for both sides; only the sign differs."""
     Phi, Psi = features(23, 19, 5)
     pairs = blocks(Phi, Psi, (7, 15), (4, 9))
-    W_e, sigma, W_r = primal.solve_chunks(pair for pair in pairs)
+    W_e, sigma, W_r = large.solve_chunks(pair for pair in pairs)
     want = primal.solve(Phi, Psi)
     flip = np.sign(np.sum(W_e * want.W_e, axis=0))
     assert np.any(flip < 0.0)                               # else this test says nothing
@@ -278,16 +265,16 @@ def test_signs_of_equal_entries_across_blocks(H):
     """Entries of one size: the first decides, also if it is in another block than the last."""
     W = np.arange(H.shape[1], 0.0, -1.0)
     want = primal.solve(H * W, np.eye(H.shape[1]))
-    got = primal.solve_chunks([(row[None, :] * W, None) for row in H] + [(None, np.eye(len(W)))])
+    got = large.solve_chunks([(row[None, :] * W, None) for row in H] + [(None, np.eye(len(W)))])
     np.testing.assert_allclose(got.W_e, want.W_e, rtol=0, atol=1e-14)
 
 
 def test_order_of_the_blocks_does_not_matter():
     Phi, Psi = features(23, 19, 5)
     pairs = blocks(Phi, Psi, (7, 15), (4, 9))
-    want = primal.solve_factor(primal.factor(Phi, Psi))
+    want = large.solve_factor(large.factor(Phi, Psi))
     for order in permutations(pairs):
-        for A, B in zip(primal.solve_chunks(iter(order)), want):
+        for A, B in zip(large.solve_chunks(iter(order)), want):
             np.testing.assert_allclose(A, B, rtol=0, atol=1e-11)
 
 
@@ -296,19 +283,19 @@ def test_merge_is_associative_and_commutative(lib, rank):
     """R^T R adds up, and at full rank R itself is the same. Deficient blocks included."""
     rng = np.random.default_rng(3)
     A, B, C = (rng.standard_normal((n, rank)) @ rng.standard_normal((rank, 5)) for n in (9, 4, 30))
-    f = [primal.factor(lib.array(X), lib.array(2.0 * X)) for X in (A, B, C)]
-    m = primal.merge
+    f = [large.factor(lib.array(X), lib.array(2.0 * X)) for X in (A, B, C)]
+    m = large.merge
     trees = [m(m(f[0], f[1]), f[2]), m(f[0], m(f[1], f[2])), m(m(f[2], f[0]), f[1])]
     whole = np.concatenate([A, B, C])
     for tree in trees:
         assert (tree.N, tree.M) == (43, 43)
-        for R, scale in ((lib.host(tree.R_phi), 1.0), (lib.host(tree.R_psi), 4.0)):
+        for R, scale in ((lib.host(tree.T_phi), 1.0), (lib.host(tree.T_psi), 4.0)):
             np.testing.assert_allclose(R.T @ R, scale * whole.T @ whole, rtol=0,
                                        atol=1e3 * lib.tol)
             np.testing.assert_array_equal(R, np.triu(R))
             assert np.all(np.diag(R) >= 0.0)
         if np.linalg.matrix_rank(whole) == 5:
-            np.testing.assert_allclose(lib.host(tree.R_phi), lib.host(trees[0].R_phi), rtol=0,
+            np.testing.assert_allclose(lib.host(tree.T_phi), lib.host(trees[0].T_phi), rtol=0,
                                        atol=1e2 * lib.tol)
 
 
@@ -316,7 +303,7 @@ def test_merge_is_associative_and_commutative(lib, rank):
 def test_triangle(lib, N):
     """The tree of small decompositions has the R of the large one, at every cut of the tree."""
     A = np.random.default_rng(N).standard_normal((N, 5))
-    R = lib.host(primal.factor(lib.array(A), None).R_phi)
+    R = lib.host(large.factor(lib.array(A), None).T_phi)
     want = np.linalg.qr(A)[1]
     want = want * np.where(np.diagonal(want) < 0.0, -1.0, 1.0)[:, None]
     np.testing.assert_allclose(R[:len(want), :], want, rtol=0, atol=lib.tol * N ** 0.5)
@@ -331,7 +318,7 @@ def test_chunks_of_opposed_features(condition):
     sigma = np.array([3.0, 2.5, 2.0, 1.5, 1.0])
     U, V = (np.linalg.qr(rng.standard_normal((n, 5)))[0] for n in (300, 200))
     Phi, Psi = U * sigma * D @ T, V * (1.0 / D / condition) @ T
-    found = primal.solve_chunks(zip(cut(Phi, 100, 200), cut(Psi, 50, 60)), 5)
+    found = large.solve_chunks(zip(cut(Phi, 100, 200), cut(Psi, 50, 60)), 5)
     loss = 10.0 * condition * np.finfo(float).eps
     np.testing.assert_allclose(found.sigma * condition, sigma, rtol=max(loss, 1e-14))
     H_e = Phi @ found.W_e / found.sigma                     # must lie in the span of U
@@ -353,7 +340,7 @@ def test_memmap(tmp_path):
                 yield tuple(np.memmap(tmp_path / name, mode="r", shape=(rows, p),
                                       offset=i * rows * p).astype(float) for name in ("Phi", "Psi"))
         tracemalloc.start()
-        sigma = primal.solve_chunks(read()).sigma
+        sigma = large.solve_chunks(read()).sigma
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         whole = [np.array(np.memmap(tmp_path / name, mode="r", shape=(n * rows, p)), dtype=float)
@@ -365,25 +352,13 @@ def test_memmap(tmp_path):
 def test_map_and_reduce():
     """The triangles add up in any tree, as an engine for map and reduce would."""
     Phi, Psi = features(60, 50, 4)
-    triangles = [primal.factor(*pair) for pair in zip(cut(Phi, 20, 40), cut(Psi, 10, 40))]
-    got = primal.solve_factor(reduce(primal.merge, triangles))
+    triangles = [large.factor(*pair) for pair in zip(cut(Phi, 20, 40), cut(Psi, 10, 40))]
+    got = large.solve_factor(reduce(large.merge, triangles))
     np.testing.assert_allclose(got.sigma, primal.solve(Phi, Psi).sigma, rtol=1e-12)
     np.testing.assert_allclose(got.W_e.T @ got.W_r, np.diag(got.sigma), rtol=0, atol=1e-10)
 
 
 TWO = {"Phi": RNG.standard_normal((6, 3)), "Psi": RNG.standard_normal((5, 3))}
-TABLE = {"factor": (primal.factor, TWO),
-         "solve_chunks": (lambda Phi, Psi: primal.solve_chunks([(Phi, Psi)]), TWO)}
-
-
-@pytest.mark.parametrize("call, good, name, kind", refusals(TABLE))
-def test_chunks_refuse(call, good, name, kind):
-    assert_refused(call, good, name, kind)
-
-
-@pytest.mark.parametrize("call, good", TABLE.values(), ids=TABLE)
-def test_chunks_are_pure(call, good):
-    assert_pure(call, good)
 
 
 @pytest.mark.parametrize("chunks, error, words", [
@@ -393,14 +368,15 @@ def test_chunks_are_pure(call, good):
     ([(None, TWO["Psi"])], ValueError, "0 of Phi and 5 of Psi"),
     ([TWO["Phi"]], TypeError, "a pair"),
     ([(TWO["Phi"],)], TypeError, "a pair"),
-    ([(TWO["Phi"], TWO["Psi"][:, :2])], ValueError, "same number of columns"),
+    ([(TWO["Phi"], TWO["Psi"][:, :2])], ValueError,
+     "Psi must have shape .M, p. with p = 3, as Phi"),
     ([(TWO["Phi"], None), (None, TWO["Psi"][:, :2])], ValueError,
-     r"columns, got .*\(3, 3\) and \(2, 2\)"),
+     r"other.T_phi must have shape .* with p = 3, as one.T_phi .*, got \(2, 2\)"),
     ([(TWO["Phi"], TWO["Psi"], None)], TypeError, "a pair .* got 3 of them"),
     ([None], TypeError, "a pair .*NoneType")])
 def test_bad_chunks_are_refused(chunks, error, words):
     with pytest.raises(error, match=words):
-        primal.solve_chunks(chunks)
+        large.solve_chunks(chunks)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -408,32 +384,33 @@ def test_blocks_whose_norm_overflows_together_are_refused(dtype):
     """Each block fits; their sum does not, and an SVD of infinity would never return."""
     top = np.finfo(dtype).max / 2
     block = np.full((1, 3), top, dtype=dtype), np.eye(3, dtype=dtype)
-    assert np.all(np.isfinite(primal.factor(*block).R_phi))
+    assert np.all(np.isfinite(large.factor(*block).T_phi))
     with pytest.raises(ValueError, match="the norm of Phi overflows"):
-        primal.solve_chunks([block] * 8)
+        large.solve_chunks([block] * 8)
 
 
-TRIANGLES = primal.factor(**TWO)
+TRIANGLES = large.factor(**TWO)
 
 
 @pytest.mark.parametrize("change, error, words", [
-    (lambda f: None, TypeError, "a Factor.*expected, got NoneType"),
-    (lambda f: tuple(f), TypeError, "a Factor.*expected, got tuple"),
-    (lambda f: f._replace(R_phi=np.nan * f.R_phi), ValueError, "R_phi must be finite.*NaN"),
-    (lambda f: f._replace(R_psi=np.full((3, 3), np.inf)), ValueError, "R_psi must be finite"),
-    (lambda f: f._replace(R_psi=np.eye(2)), ValueError, "R_phi and R_psi need the same"),
-    (lambda f: f._replace(R_phi=f.R_phi[0]), ValueError, "R_phi must have 2 axes")])
+    (lambda f: None, ValueError, r"must be \(T_phi, T_psi, N, M\), got NoneType"),
+    (lambda f: dual.solve(np.eye(2)), TypeError, r"must be \(T_phi, .*, got a Dual \(H_e"),
+    (lambda f: f._replace(N=-1), ValueError, "N must be an integer, 0 or more, got -1"),
+    (lambda f: f._replace(T_phi=np.nan * f.T_phi), ValueError, "T_phi must be finite.*NaN"),
+    (lambda f: f._replace(T_psi=np.full((3, 3), np.inf)), ValueError, "T_psi must be finite"),
+    (lambda f: f._replace(T_psi=np.eye(2)), ValueError, "T_psi must have shape .p, p. with p = 3"),
+    (lambda f: f._replace(T_phi=f.T_phi[0]), ValueError, "T_phi must have 2 axes")])
 def test_bad_factors_are_refused(change, error, words):
     """They may come from another machine: nothing wrong reaches a decomposition."""
-    for call in (primal.solve_factor, lambda f: primal.merge(f, TRIANGLES),
-                 lambda f: primal.merge(TRIANGLES, f)):
+    for call in (large.solve_factor, lambda f: large.merge(f, TRIANGLES),
+                 lambda f: large.merge(TRIANGLES, f)):
         with pytest.raises(error, match=words):
             call(change(TRIANGLES))
 
 
 def test_chunks_under_autograd_say_what_to_do():
-    for call in (lambda Phi: primal.solve_chunks([(Phi, TWO["Psi"])]).sigma,
-                 lambda Phi: primal.factor(Phi, None).R_phi):
+    for call in (lambda Phi: large.solve_chunks([(Phi, TWO["Psi"])]).sigma,
+                 lambda Phi: large.factor(Phi, None).T_phi):
         with pytest.raises(TypeError, match="cannot be differentiated: primal.solve can"):
             autograd.grad(lambda Phi: anp.sum(call(Phi)))(TWO["Phi"])
 
@@ -447,14 +424,14 @@ def test_an_iterable_that_is_spent_gets_signs_from_the_weights():
         def __iter__(self):
             return self.left
 
-    for got, want in zip(primal.solve_chunks(Loader()), primal.solve_chunks(Loader().left)):
+    for got, want in zip(large.solve_chunks(Loader()), large.solve_chunks(Loader().left)):
         np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("rank", [0, 4, 1.5, True])
 def test_chunks_refuse_rank(rank):
-    with pytest.raises(ValueError, match="from 1 to 3 for 6 rows, 5 columns and 3 features"):
-        primal.solve_chunks([(TWO["Phi"], TWO["Psi"])], rank)
+    with pytest.raises(ValueError, match=r"from 1 to 3 for K of shape \(6, 5\) from 3 features"):
+        large.solve_chunks([(TWO["Phi"], TWO["Psi"])], rank)
 
 
 # --- what primal.solve reads off the Gram matrix instead of every entry
@@ -469,7 +446,6 @@ def test_one_bad_entry_is_found(kind, place, other):
     for pair, name in (((A, np.eye(3)), "Phi"), ((np.eye(3), A), "Psi")):
         with pytest.raises(ValueError, match=rf"{name} must be finite.*entry \({place[0]}, "):
             primal.solve(*pair)
-    assert "finite" in BAD[kind][2]
 
 
 @pytest.mark.parametrize("dtype, a", [

@@ -173,7 +173,7 @@ def test_cosine_has_no_scale(scale):
 
 
 def test_query_of_zeros():
-    """As backend.unit_rows: scores of zero, and the derivative of the identity map."""
+    """As linalg.unit_rows: scores of zero, and the derivative of the identity map."""
     (Q, K), weights = queries_and_keys(), some_weights()
     Q[0, 1, 2] = 0.0
     E = primal_attention(Q, K, weights)[1].E

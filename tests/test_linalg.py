@@ -262,3 +262,20 @@ def test_entries_equal_up_to_rounding_count_as_equal(lib):
     eps = float(lib.xp.finfo(lib.dtype).eps)
     column = np.array([[-1.0], [1.0 + 8 * eps]])
     np.testing.assert_array_equal(lib.host(linalg.signs(lib.array(column))), [[-1.0]])
+
+
+# --- rows of length 1
+
+@pytest.mark.parametrize("scale", [1.0, 1e-18, 1e18])       # squares leave the range of float32
+def test_unit_rows(lib, rng, scale):
+    X = rng.standard_normal((3, 4, 5))
+    X[1, 2, :] = 0.0
+    want = [[row / (np.linalg.norm(row) or 1.0) for row in block] for block in X]
+    got = lib.host(linalg.unit_rows(lib.array(scale * X)))
+    np.testing.assert_allclose(got, want, rtol=0, atol=lib.tol)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_unit_rows_where_squares_leave_float64(scale):
+    got = linalg.unit_rows(scale * np.array([[3.0, 4.0]]))
+    np.testing.assert_allclose(got, [[0.6, 0.8]], rtol=1e-15)

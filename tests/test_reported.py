@@ -246,5 +246,5 @@ def test_centred_data_and_new_points(rng, N, M):
 def test_softmax_of_large_scores():
     K = kernels.softmax([[90.0]], [[10.0], [10.02]])                # scores 900 and 901.8
     np.testing.assert_allclose(K, [[1 / (1 + np.exp(1.8)), 1 / (1 + np.exp(-1.8))]], rtol=1e-9)
-    with pytest.raises(ValueError, match="exp overflows.*use kernels.softmax"):
+    with pytest.raises(ValueError, match="exponential overflows.*use kernels.softmax"):
         kernels.exponential([[90.0]], [[10.0], [10.02]])

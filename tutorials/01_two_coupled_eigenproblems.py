@@ -13,7 +13,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import dual, kernels
+from ksvd_ref import dual, linalg
 from ksvd_ref.course import datasets, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
@@ -163,7 +163,7 @@ assert np.sum(np.abs(np.linalg.eigvals(brain).imag) > 1e-3) > 100   # complex, f
 # symmetrised matrix: six eigenvectors of largest $|\lambda|$, times $\sqrt{|\lambda|}$.
 # %%
 def accuracy(X, label):
-    distance = np.round(kernels.squared_distances(X, X), 12)    # equal on paper, equal here
+    distance = np.round(linalg.squared_distances(X, X), 12)    # equal on paper, equal here
     np.fill_diagonal(distance, np.inf)
     nearest = np.argsort(distance, axis=1, kind="stable")[:, :5]
     votes = np.sum(label[nearest][:, :, None] == np.unique(label), axis=1)

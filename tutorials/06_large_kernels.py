@@ -17,7 +17,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ksvd_ref import dual, kernels, nystrom, primal
+from ksvd_ref import dual, kernels, large, nystrom, primal
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(6)
@@ -101,11 +101,11 @@ assert np.all(by_solve < 1e-14 * np.maximum(kappas, 1e3))               # kappa 
 # triangle is known. Since $R^\top R = R_1^\top R_1 + R_2^\top R_2$, merging has no order:
 # any engine will do that maps `factor` and reduces by `merge`, here `dask.distributed`.
 # %%
-block = lambda i: primal.factor(*np.random.default_rng(i).standard_normal((2, 1_000, p)))
+block = lambda i: large.factor(*np.random.default_rng(i).standard_normal((2, 1_000, p)))
 blocks = list(map(block, range(8)))
-total, other = reduce(primal.merge, blocks), reduce(primal.merge, blocks[::-1])
-print(f"eight blocks merged in two orders: {np.abs(total.R_phi - other.R_phi).max():.0e}")
-assert np.abs(total.R_phi - other.R_phi).max() < 1e-11                  # sums of 8000 products
+total, other = reduce(large.merge, blocks), reduce(large.merge, blocks[::-1])
+print(f"eight blocks merged in two orders: {np.abs(total.T_phi - other.T_phi).max():.0e}")
+assert np.abs(total.T_phi - other.T_phi).max() < 1e-11                  # sums of 8000 products
 try:
     from distributed import Client
     from distributed.deploy.subprocess import SubprocessCluster
@@ -115,12 +115,12 @@ else:
     with SubprocessCluster(n_workers=2, worker_kwargs={"nthreads": 1},
                            scheduler_kwargs={"dashboard_address": ":0"}) as cluster, \
             Client(cluster) as client:
-        other = client.submit(reduce, primal.merge, client.map(block, range(8))).result()
-    assert np.abs(other.R_phi - total.R_phi).max() < 1e-11              # two worker processes
+        other = client.submit(reduce, large.merge, client.map(block, range(8))).result()
+    assert np.abs(other.T_phi - total.T_phi).max() < 1e-11              # two worker processes
 
 
 # %% [markdown]
-# `primal.solve_chunks` takes any iterable of such pairs. A generator reads a file through
+# `large.solve_chunks` takes any iterable of such pairs. A generator reads a file through
 # `numpy.memmap`, a new map for each block, so that what was read can leave memory with it.
 # %%
 def read(path, N, rows=10_000):
@@ -134,9 +134,9 @@ with tempfile.TemporaryDirectory() as folder:
     for N in (20_000, 100_000):
         path = Path(folder) / f"features_{N}"
         rng.standard_normal((2 * N, p)).tofile(path)                    # Phi, then Psi
-        peaks.append(cost(lambda: primal.solve_chunks(read(path, N)))[1])
+        peaks.append(cost(lambda: large.solve_chunks(read(path, N)))[1])
         print(f"{path.stat().st_size / 2 ** 20:.0f} MB on disk, {peaks[-1]:.1f} MB of memory")
-    np.testing.assert_allclose(primal.solve_chunks(read(path, N)).sigma, rtol=1e-10,
+    np.testing.assert_allclose(large.solve_chunks(read(path, N)).sigma, rtol=1e-10,
                                desired=primal.solve(*np.fromfile(path).reshape(2, N, p)).sigma)
 assert peaks[1] < 1.1 * peaks[0]                                        # five times the rows
 # %% [markdown]
@@ -151,12 +151,12 @@ assert peaks[1] < 1.1 * peaks[0]                                        # five t
 # %%
 X, Z = rng.standard_normal((2, 600, 32))
 K = kernels.softmax(2.0 * X, Z)
-whole, quick = cost(lambda: dual.solve(K))[0], cost(lambda: dual.solve_golub_kahan(K, 5))[0]
+whole, quick = cost(lambda: dual.solve(K))[0], cost(lambda: large.golub_kahan(K, 5))[0]
 print(f"600 x 600, s = 5: {whole:.3f} s by the SVD, {quick:.3f} s by Golub-Kahan")
-np.testing.assert_allclose(dual.solve_golub_kahan(K, 5).sigma, dual.solve(K, 5).sigma, rtol=1e-12)
+np.testing.assert_allclose(large.golub_kahan(K, 5).sigma, dual.solve(K, 5).sigma, rtol=1e-12)
 faint = U[:, :3] * [1, 1e-5, 1e-10] @ V[:, :3].T                        # sqrt(eps) is 1e-8
 squared = np.sqrt(np.abs(np.linalg.eigvalsh(faint.T @ faint)[-3]))      # should be 1e-10
-assert abs(dual.solve_golub_kahan(faint, 3).sigma[2] / 1e-10 - 1) < 1e-4 and squared > 1e-9    # V36
+assert abs(large.golub_kahan(faint, 3).sigma[2] / 1e-10 - 1) < 1e-4 and squared > 1e-9    # V36
 batch = np.kron(np.eye(6), kernels.softmax(X[:20, :8], Z[:20, :8]))     # (120, 120)
 sigma = np.linalg.svd(batch, compute_uv=False)[:2]                      # 1.0446, twice
 for b, steps in ((1, 12), (4, 6)):
@@ -167,10 +167,10 @@ for b, steps in ((1, 12), (4, 6)):
     residual = np.abs(batch.T @ H_e[:, :2] - V @ Wt[:2].T * values[:2]).max()
     print(f"block of {b}: sigma {values[:2].round(4)}, residual {residual:.0e}")
     assert residual < 1e-3 and (abs(values[1] / sigma[1] - 1) > 0.1) == (b == 1)
-np.testing.assert_allclose(dual.solve_golub_kahan(batch, 2).sigma, sigma, rtol=1e-12)
+np.testing.assert_allclose(large.golub_kahan(batch, 2).sigma, sigma, rtol=1e-12)
 # %% [markdown]
 # A residual says that what was found is right, never that nothing was missed. A block of $s + 2$
-# vectors, as in `dual.solve_golub_kahan`, finds a $\sigma$ as often as it is asked for.
+# vectors, as in `large.golub_kahan`, finds a $\sigma$ as often as it is asked for.
 #
 # ## 5. A few rows and columns: asymmetric Nyström
 # Choose $n$ row and $m$ column landmarks and evaluate $K_{N,m}$, $K_{nm}$, $K_{n,M}$ only (V33):
@@ -234,7 +234,7 @@ plt.show()
 #
 # - **E6.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 #   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
-# - **E6.2** (1 line) The triangle of two triangles, without `primal.merge`.
+# - **E6.2** (1 line) The triangle of two triangles, without `large.merge`.
 # - **E6.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
 #   leaves out $\tilde\sigma \le \tilde\sigma_1\max(n, m)\,\varepsilon$ of the corner.
 # %%
@@ -258,7 +258,7 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
 #    What do you get, and what does the answer tell you about $\sigma_6$?
 # 3. All rows of $K$ are landmarks, $n = N$, but only $m < M$ columns. When is $\hat K = K$?
 #
-# *Where this is used.* Lesson 12 runs `primal.solve` and `dual.solve_golub_kahan` on other array
+# *Where this is used.* Lesson 12 runs `primal.solve` and `large.golub_kahan` on other array
 # libraries; `tests/benchmarks.py` times them against the solvers of others.
 #
 # *Further reading.* Golub and Van Loan, *Matrix Computations*. Golub and Kahan, SIAM J. Numer.

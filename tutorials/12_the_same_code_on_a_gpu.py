@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad
 
-from ksvd_ref import backend, dual, kernels, primal
+from ksvd_ref import backend, dual, kernels, large, primal
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(12)
@@ -100,7 +100,7 @@ else:
 # %% Differences of two right answers: vectors differ in the first digit, all else by rounding
 U, V = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (40, 30))
 K = U * [2.0, 2.0, 1.0] @ V.T
-one, two = dual.solve(K, 3), dual.solve_golub_kahan(K, 3)
+one, two = dual.solve(K, 3), large.golub_kahan(K, 3)
 product = lambda a, b: (a.H_e * a.sigma @ a.H_r.T, b.H_e * b.sigma @ b.H_r.T)
 differ = {name: np.abs(a - b).max() for name, (a, b) in {
     r"$h_{e,1}, h_{e,2}$, of the repeated $\sigma$": (one.H_e[:, :2], two.H_e[:, :2]),

@@ -17,7 +17,7 @@ from autograd.tracer import getval
 from ..backend import as_array, check_finite, check_integer, check_number, namespace, silent
 from .filters import memory, strided, window  # noqa: F401  (causal too: smoother.causal, ...)
 from .filters import as_mask, causal, check_leading, check_pairs, taking_part, visible
-from ..kernels import row_normalised_exp, squared_distances
+from ..linalg import softmax, squared_distances
 
 
 def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guard=0.0,
@@ -193,14 +193,14 @@ _LOGARITHMIC = ("exponential", "rbf")               # these return log G (S.4)
 def _softmax(logits, mask):
     """S.4: logits of minus infinity where hidden, zeros in a row that sees nothing."""
     if mask is None:
-        return row_normalised_exp(logits)
+        return softmax(logits)
     xp = namespace(mask)
     sees = xp.any(mask, axis=-1, keepdims=True)
     logits = visible(mask, logits, -float("inf"))
     if xp.all(sees):
-        return row_normalised_exp(logits)
+        return softmax(logits)
     # A whole row of minus infinity would be NaN, one of -1e9 an average of hidden keys.
-    return visible(sees, row_normalised_exp(visible(sees, logits, 0.0)), 0.0)
+    return visible(sees, softmax(visible(sees, logits, 0.0)), 0.0)
 
 
 def _ratio(G, mask, guard, name):

@@ -238,7 +238,7 @@ def _cross_entropy_vjp(answer, logits, targets, weights):
     hot = targets[..., None] == np.arange(logits.shape[-1])
     weights = weights.astype(logits.dtype)
     share = (weights / np.sum(weights))[..., None]
-    return lambda g: g * share * (smoother.row_normalised_exp(logits) - hot)
+    return lambda g: g * share * (smoother.softmax(logits) - hot)
 
 
 defvjp(cross_entropy, _cross_entropy_vjp, argnums=(0,))

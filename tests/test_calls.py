@@ -1,0 +1,128 @@
+"""What holds for every public function: it names its arrays, refuses, keeps dtype and device, and
+writes into nothing. The calls are those of calls.py."""
+import inspect
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+from calls import BARE, OTHERS, flat, public, table
+
+CALLS = table()
+each = pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].function.__module__
+                                        .split(".")[1] not in BARE])
+
+
+def test_every_public_function_is_called():
+    called = {name.split(" ")[0] for name in CALLS} | set(OTHERS)
+    assert set(public()) <= called and all(OTHERS.values())
+
+
+def leaves(call):
+    """(argument, place in a tuple or None, letters of its axes) of every array of a call."""
+    for key, A in call.arrays.items():
+        axes = call.function.axes[key]
+        for place, one in enumerate(axes.values()) if isinstance(axes, dict) else [(None, axes)]:
+            if isinstance(one, str):
+                yield key, place, one.lstrip("~").split()
+
+
+def changed(call, key, place, change):
+    """Run a call with one array changed."""
+    A = call.arrays[key]
+    if place is None:
+        A = change(np.asarray(A))
+    else:
+        parts = [change(np.asarray(B)) if n == place else B for n, B in enumerate(A)]
+        A = type(A)(*parts) if hasattr(A, "_fields") else tuple(parts)
+    return call.function(**{**call.arrays, key: A}, **call.others)
+
+
+def with_nan(A):
+    A = np.array(A, dtype=float)
+    A[(0,) * A.ndim] = np.nan
+    return A
+
+
+@each
+def test_every_array_is_declared_and_shown(name):
+    """No public function forgot an argument, and help says its shape."""
+    call = CALLS[name]
+    declared = {key for key, axes in call.function.axes.items() if not callable(axes)}
+    assert set(call.arrays) <= declared
+    undeclared = set(inspect.signature(call.function).parameters) - set(call.function.axes) \
+        - set(call.others)
+    for key in undeclared:
+        default = inspect.signature(call.function).parameters[key].default
+        assert default is None or isinstance(default, (str, bool)), f"{key} is not declared"
+    for key in declared:
+        assert f"{key} (" in call.function.__doc__ or f"{key} = (" in call.function.__doc__
+
+
+@each
+def test_nan_is_refused_by_name(name):
+    for key, place, _ in leaves(CALLS[name]):
+        with pytest.raises(ValueError, match=rf"{key}[\w.]* must be finite.*\(0"):
+            changed(CALLS[name], key, place, with_nan)
+
+
+@each
+def test_other_axes_and_lengths_are_refused_by_name(name):
+    """An axis less; nothing in it; an axis shorter than another that has the same letter."""
+    call, seen = CALLS[name], set()
+    for key, place, letters in leaves(call):
+        words = rf"{key}[\w.]* must "
+        with pytest.raises(ValueError, match=words + r"have .*got shape \("):
+            changed(call, key, place, lambda A: A.ravel()[0])
+        if place is None:
+            with pytest.raises(ValueError, match=words + "not be empty"):
+                changed(call, key, place, lambda A: A[:0])
+        for axis, letter in enumerate(reversed(letters), 1):
+            if letter in seen:
+                with pytest.raises(ValueError, match=r"must have shape .*, got \("):
+                    changed(call, key, place, lambda A: np.delete(A, 0, axis=-axis))
+            seen.add(letter)
+
+
+@each
+def test_two_libraries_are_refused(name):
+    """One array of another library, where there are two or more."""
+    found = list(leaves(CALLS[name]))
+    for key, place, _ in found if len(found) > 1 else ():
+        with pytest.raises(TypeError, match="one library expected, got array_api_strict and numpy"):
+            changed(CALLS[name], key, place, strict.asarray)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_pure(name):
+    """Writes into no argument, and gives the same when called again."""
+    def frozen(A):
+        A = np.array(A)
+        A.flags.writeable = False
+        return A
+    one, two = CALLS[name].run(frozen), CALLS[name].run(frozen)
+    assert one
+    for A, B in zip(one, two, strict=True):
+        np.testing.assert_array_equal(A, B, strict=True)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_library_dtype_and_device_are_kept(name, lib):
+    """On every library and device the numbers of NumPy's float64.
+
+    Tolerance: a few roundings of a decomposition whose sigma differ by 0.3 or more.
+    """
+    want, got = CALLS[name].run(), CALLS[name].run(lambda A: lib.array(A) if hasattr(
+        A, "shape") else A)
+    for A, B in zip(got, want, strict=True):
+        np.testing.assert_allclose(lib.host(A), B, rtol=0, atol=lib.tol * max(1.0, np.abs(B).max()))
+
+
+@each
+def test_lists_are_taken(name):
+    """Nested lists in place of arrays give the same."""
+    call = CALLS[name]
+    lists = {key: tuple(getattr(B, "tolist", lambda: B)() for B in A) if isinstance(A, tuple)
+             else A.tolist() for key, A in call.arrays.items()}
+    for A, B in zip(flat(call.function(**lists, **call.others)),
+                    flat(call.function(**call.arrays, **call.others)), strict=True):
+        np.testing.assert_array_equal(A, B)
