@@ -50,6 +50,8 @@ def namespace(*arrays):
 
 
 def _library(x):
+    if type(x) is np.ndarray:
+        return np
     if x is None or isinstance(x, (bool, int, float, np.generic)):
         return None
     if isinstance(x, Box):      # its own __array_namespace__() has NumPy's linalg, untraced

@@ -72,11 +72,7 @@ def arrays(*, cure=TOO_LARGE, **spec):
 
 
 def call_back(function, *args, **options):
-    """A function of the reader's, called from inside: what it calls is checked as outside.
-
-    >>> call_back(lambda x: x + 1, 2)
-    3
-    """
+    """A function of the reader's, called from inside: what it calls is checked as outside."""
     token = _INSIDE.set(False)
     try:
         return function(*args, **options)
@@ -140,23 +136,18 @@ def as_array(x, name="x", ndim=None, finite=True):
         raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
     if xp.isdtype(x.dtype, ("bool", "integral")):
         x = xp.astype(x, xp.float64)
-    if str(x.dtype) == "float16":                   # the standard has no float16
-        x = xp.astype(x, xp.float32)
     if x.dtype not in (xp.float32, xp.float64):
-        raise TypeError(f"{name} must hold real numbers (floats, integers or booleans), "
-                        f"got {x.dtype}")
+        if str(x.dtype) != "float16":               # of which the standard does not know
+            raise TypeError(f"{name} must hold real numbers (floats, integers or booleans), "
+                            f"got {x.dtype}")
+        x = xp.astype(x, xp.float32)
     if finite and not xp.all(xp.isfinite(x)):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
     return x
 
 
 def check_finite(x, what):
-    """A matrix on its way to a decomposition, which would never return from an infinite one.
-
-    >>> check_finite(np.array([np.inf]), "the corner")                     # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: the corner overflows or is undefined: the data, or the parameters, are too large ...
-    """
+    """A matrix on its way to a decomposition, which would never return from an infinite one."""
     if not namespace(x).all(namespace(x).isfinite(x)):
         raise ValueError(f"{what} overflows or is undefined: {TOO_LARGE}")
     return x
@@ -179,17 +170,13 @@ def _admitted(spec, given):
     lengths, good = {}, {}                          # letter -> its length, and who set it
     for name, axes in spec.items():
         if isinstance(axes, dict):
-            good[name] = _type(given[name])(*(
+            good[name] = getattr(given[name], "_make", tuple)([
                 _fitting(x, f"{name}.{part}", axes[part], lengths, spare=True)
-                for part, x in zip(axes, parts[name])))
+                for part, x in zip(axes, parts[name])])
         else:
             good[name] = _fitting(given[name], name, axes, lengths)
     _broadcast(good, spec)
     return good
-
-
-def _type(x):
-    return type(x) if hasattr(x, "_fields") else lambda *parts: parts
 
 
 def _parts(x, name, axes):

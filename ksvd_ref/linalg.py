@@ -20,17 +20,16 @@ TIE = 10.0      # values equal on paper come out up to a few roundings apart, no
 def svd(K):
     """Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ.
 
-    U (N, k), sigma (k,) descending, V (M, k) with vectors as columns, k = min(N, M).
+    U (N, k), sigma (k,) descending, V (M, k), k = min(N, M); the vectors are columns.
 
-    No derivative rule for (U, sigma, V) can serve every loss where a sigma repeats: at K = I and
-    with C = [[0, 1], [1, 0]], the losses <C, U diag(sigma) V^T> and <C, U V^T> hand the rule the
-    same (C, 0, C), yet their gradients are C and 0. This rule is right for every loss in which the
-    tied columns enter as a whole, through U U^T, V V^T, U V^T and symmetric functions of their
-    sigma. Write losses weighted by sigma with K instead: K V and K V V^T are right at ties too.
+    No rule for (U, sigma, V) can serve every loss where a sigma repeats: at K = I, with C = [[0,
+    1], [1, 0]], the losses <C, U diag(sigma) V^T> and <C, U V^T> hand it the same (C, 0, C), yet
+    their gradients are C and 0. This one is right where the tied columns enter as a whole, through
+    U U^T, V V^T, U V^T and symmetric functions of their sigma. Write losses weighted by sigma with
+    K instead: K V and K V V^T are right at ties too.
 
     Source: textbook.
 
-    >>> import numpy as np
     >>> svd(np.diag([2.0, 1.0]))[1]
     array([2., 1.])
     """
@@ -38,12 +37,6 @@ def svd(K):
     if xp is anp:
         return _svd(K)
     U, sigma, Vt = xp.linalg.svd(K, full_matrices=False)
-    return U, sigma, Vt.T
-
-
-@primitive
-def _svd(K):
-    U, sigma, Vt = np.linalg.svd(K, full_matrices=False)
     return U, sigma, Vt.T
 
 
@@ -62,19 +55,15 @@ def _svd_vjp(answer, K):
     return vjp
 
 
+_svd = primitive(svd)                               # svd itself, of NumPy values
 defvjp(_svd, _svd_vjp)
 
 
 def svd_core(sigma, P, Q, g_sigma, noise):
-    """Middle factor of the derivative of an SVD, U (...) Vᵀ: (k, k).
+    """Middle factor of the derivative of an SVD, U (...) Vᵀ, (k, k).
 
     P = U^T gU - gU^T U and Q = V^T gV - gV^T V say how the loss turns the left and the right
     vectors, g_sigma is its derivative by sigma. Sigma that are closer than `noise` count as equal.
-
-    >>> import numpy as np
-    >>> svd_core(np.array([2.0, 1.0]), np.zeros((2, 2)), np.zeros((2, 2)), np.ones(2), 1e-15)
-    array([[1., 0.],
-           [0., 1.]])
     """
     gap, total = sigma[None, :] - sigma[:, None], sigma[None, :] + sigma[:, None]
     # P + Q turns both sides together, P - Q one against the other. Where sigma_i = sigma_j only the
@@ -85,31 +74,16 @@ def svd_core(sigma, P, Q, g_sigma, noise):
 
 
 def reciprocal(x, noise):
-    """1 / x where |x| > noise, else 0: what lies below it is rounding error.
-
-    >>> import numpy as np
-    >>> reciprocal(np.array([2.0, 1e-17]), 1e-16)
-    array([0.5, 0. ])
-    """
+    """1 / x where |x| > noise, else 0: what lies below it is rounding error."""
     xp = namespace(x)
     kept = xp.abs(x) > noise
     return xp.where(kept, 1.0 / xp.where(kept, x, 1.0), 0.0)
 
 
 def eigh(S):
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, tie-safe as `svd` is.
-
-    >>> import numpy as np
-    >>> eigh(np.array([[0.0, 2.0], [2.0, 0.0]]))[0]
-    array([-2.,  2.])
-    """
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, tie-safe as `svd` is."""
     xp = namespace(S)
     return _eigh(S) if xp is anp else tuple(xp.linalg.eigh(S))
-
-
-@primitive
-def _eigh(S):
-    return tuple(np.linalg.eigh(S))
 
 
 def _eigh_vjp(answer, S):
@@ -123,13 +97,13 @@ def _eigh_vjp(answer, S):
     return vjp
 
 
+_eigh = primitive(eigh)
 defvjp(_eigh, _eigh_vjp)
 
 
 def spectral_norm(A):
     """Largest singular value, ‖A‖, from the Gram matrix of the shorter side, as a float.
 
-    >>> import numpy as np
     >>> spectral_norm(np.array([[3e200, 4e200]]))
     5e+200
     """
@@ -143,11 +117,8 @@ def spectral_norm(A):
 
 
 def numerical_rank(sigma, N, M, norm=None):
-    """How many singular values of an N x M matrix lie above rounding, σ > norm max(N, M) ε.
+    """How many singular values lie above rounding, σ > norm max(N, M) ε; norm is σ₁ unless told.
 
-    norm is the size of what was rounded, sigma_1 unless told. The zero matrix has rank 0.
-
-    >>> import numpy as np
     >>> numerical_rank(np.array([2.0, 1.0, 1e-16]), 3, 3)
     2
     """
@@ -164,7 +135,6 @@ def rank_rule(rank, N, M, p=None):
     None keeps the numerical rank; an integer from 1 to min(N, M, p) is honoured as asked, zero
     sigma included. p is the number of features, if K comes from some.
 
-    >>> import numpy as np
     >>> rank_rule(None, 3, 3)(np.array([2.0, 1.0, 1e-16]))
     2
     """
@@ -178,12 +148,7 @@ def rank_rule(rank, N, M, p=None):
 
 
 def check_rank(rank, limit, shape, optional=True):
-    """The rank asked for, None or an integer from 1 to `limit`; `shape` says what sets the limit.
-
-    >>> check_rank(3, 2, "K of shape (2, 5)")
-    Traceback (most recent call last):
-    ValueError: rank must be None or an integer from 1 to 2 for K of shape (2, 5), got 3
-    """
+    """The rank asked for, None or an integer from 1 to `limit`; `shape` says what sets the limit."""
     if optional and rank is None:
         return None
     try:
@@ -196,36 +161,24 @@ def check_rank(rank, limit, shape, optional=True):
 def one_sign(solution, by):
     """Both sides flipped together, so that the largest entry of each column of `by` is positive.
 
-    Each side by its own largest entry would break K h_r = sigma h_e: on a random 30 x 20 matrix
-    about half of the 20 pairs come out opposed.
-
-    >>> import numpy as np
-    >>> one_sign((np.array([[-1.0]]), np.array([2.0]), np.array([[1.0]])), by=np.array([[-1.0]]))
-    (array([[1.]]), array([2.]), array([[-1.]]))
+    Each side by its own largest entry would break K h_r = sigma h_e for about half of all pairs.
     """
     left, sigma, right = solution
     if sigma.shape[0]:
-        left, right = left * signs(by), right * signs(by)
-    return type(solution)._make((left, sigma, right)) if hasattr(solution, "_fields") \
-        else (left, sigma, right)
+        flip = signs(by)
+        left, right = left * flip, right * flip
+    return type(solution)(left, sigma, right)
 
 
 def signs(H):
-    """Sign of the largest entry of each column, (1, s), the first of equals; 1 for zeros.
-
-    >>> import numpy as np
-    >>> signs(np.array([[1.0, 3.0], [-2.0, 3.0]]))
-    array([[-1.,  1.]])
-    """
-    xp = namespace(H)
-    peak = peaks(H)
+    """Sign of the largest entry of each column, (1, s), the first of equals; 1 for zeros."""
+    xp, peak = namespace(H), peaks(H)
     return xp.where(peak < 0.0, -xp.ones_like(peak), xp.ones_like(peak))
 
 
 def peaks(H):
     """Entry of largest magnitude of each column, (1, s), with its sign; the first of equals.
 
-    >>> import numpy as np
     >>> peaks(np.array([[1.0, 3.0], [-2.0, -3.0]]))
     array([[-2.,  3.]])
     """
@@ -248,20 +201,17 @@ def softmax(logits):
 
     No equation: the normalisation in K.3 and S.3.
 
-    >>> import numpy as np
     >>> softmax(np.array([[1000.0, 1000.0]]))
     array([[0.5, 0.5]])
     """
     xp = namespace(logits)
-    return _softmax(logits) if xp is anp else _stable_ratio(logits, xp)
-
-
-def _stable_ratio(logits, xp):
+    if xp is anp:
+        return _softmax(logits)
     weight = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return weight / xp.sum(weight, axis=-1, keepdims=True)
 
 
-_softmax = primitive(lambda logits: _stable_ratio(logits, np))
+_softmax = primitive(softmax)
 defvjp(_softmax, lambda A, logits: lambda g: A * (g - anp.sum(A * g, axis=-1, keepdims=True)))
 
 
@@ -270,32 +220,28 @@ def squared_distances(X, Z):
 
     No equation: the exponent of S.9.
 
-    >>> import numpy as np
     >>> far = np.array([[1000.0], [1000.25]], dtype="float32")
     >>> squared_distances(far[:1, :], far)
     array([[0.    , 0.0625]], dtype=float32)
     """
     xp = namespace(X, Z)
-    with silent():                                  # infinite is right: a kernel of 0
-        return _squared_distances(X, Z) if xp is anp else _sum_of_squares(X, Z, xp)
-
-
-def _sum_of_squares(X, Z, xp):
+    if xp is anp:
+        return _squared_distances(X, Z)
     # |x|^2 + |z|^2 - 2<x, z> is one product, but in float32 it gives 0 for the two points above.
     Zt, total = xp.moveaxis(Z, -1, -2), 0.0
-    for f in range(X.shape[-1]):
-        difference = X[..., :, f:f+1] - Zt[..., f:f+1, :]                  # (..., N, M)
-        total = total + difference * difference
+    with silent():                                  # infinite is right: a kernel of 0
+        for f in range(X.shape[-1]):
+            difference = X[..., :, f:f+1] - Zt[..., f:f+1, :]              # (..., N, M)
+            total = total + difference * difference
     return total
 
 
-_squared_distances = primitive(lambda X, Z: _sum_of_squares(X, Z, np))
+_squared_distances = primitive(squared_distances)
 
 
 def _pull(g, X, Z):
-    # 2 sum_j g_ij (x_i - z_j), as one product. Subtracting x_0 first keeps the digits of points
-    # that are far from 0.
-    origin = X[..., :1, :]
+    # 2 sum_j g_ij (x_i - z_j), as one product.
+    origin = X[..., :1, :]                          # keeps the digits of points far from 0
     return 2.0 * ((X - origin) * anp.sum(g, axis=-1, keepdims=True) - g @ (Z - origin))
 
 
@@ -305,13 +251,7 @@ defvjp(_squared_distances,
 
 
 def unit_rows(X):
-    """Rows scaled to length 1, (..., N, d); a row of zeros stays zero.
-
-    >>> import numpy as np
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[0.6, 0.8],
-           [0. , 0. ]])
-    """
+    """Rows scaled to length 1, (..., N, d); a row of zeros stays zero."""
     xp = namespace(X)
     top = xp.max(xp.abs(X), axis=-1, keepdims=True)
     X = X / xp.where(top > 0.0, top, 1.0)           # first, or squares of 1e-200 and 1e200 are lost

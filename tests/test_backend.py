@@ -161,13 +161,9 @@ WINGS = ["backend", "inputs", "linalg", "kernels", "features", "dual", "triangle
 # Where a module may say np: everything else must come from namespace(...).
 HOST = {
     "backend": "decides which library it is",
-    "linalg._svd": "autograd runs primitives and their derivatives on NumPy values",
-    "linalg._svd_vjp": "the same",
-    "linalg._eigh": "the same",
+    "linalg._svd_vjp": "autograd runs derivatives on NumPy values",
     "linalg._eigh_vjp": "the same",
     "linalg.svd_core": "called by the derivatives only",
-    "linalg._softmax": "the same",
-    "linalg._squared_distances": "the same",
     "inputs": "makes arrays of lists and numbers",
     "triangles._traced_vjp": "derivative on NumPy values",
     "large._steps": "random numbers are drawn on the host",
