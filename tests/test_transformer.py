@@ -9,7 +9,7 @@ from scipy.special import erf, log_softmax
 from scipy.special import softmax as scipy_softmax
 
 from ksvd_ref import linalg
-from ksvd_ref.attention import positions, smoother
+from ksvd_ref.attention import filters, positions, smoother
 from ksvd_ref.course import transformer
 
 
@@ -27,8 +27,7 @@ def params64(params):
 
 
 def block64(d=6, hidden=5, **how):
-    return params64(transformer.init_block(np.random.default_rng(0), d, hidden, dtype="float64",
-                                           **how))
+    return params64(transformer.init_block(np.random.default_rng(0), d, hidden, **how))
 
 
 # primitives
@@ -246,7 +245,7 @@ def test_tied_weights_make_a_symmetric_kernel(rng):
 
 
 def test_scores_may_bring_a_second_kernel(rng):
-    x, p = rng.standard_normal((5, 6)), transformer.init_attention(rng, 6, dtype="float64")
+    x, p = rng.standard_normal((5, 6)), params64(transformer.init_attention(rng, 6))
 
     def scores(x, z, p, heads):
         t = positions.sinusoids(5, 6)
@@ -295,7 +294,7 @@ def test_a_mask_for_each_sequence_has_an_axis_of_heads(rng):
     for one, mask, want in zip(x, masks, got):
         np.testing.assert_allclose(transformer.attend(one, one, p, mask, heads=2), want, rtol=1e-12,
                                    atol=1e-12)
-    for heads, message in ((1, "B, 1, N, M"), (2, "leading axes"), (4, "Q needs 2 axes")):
+    for heads, message in ((1, "B, 1, N, M"), (2, "leading axes"), (4, r"\(5, 3, 6\)")):
         with pytest.raises(ValueError, match=message):
             transformer.attend(x, x, p, masks, heads=heads)
 
@@ -304,12 +303,12 @@ def test_a_mask_for_each_sequence_has_an_axis_of_heads(rng):
 
 def model(**how):
     return params64(transformer.init_language_model(np.random.default_rng(1), 7, d=6, hidden=5,
-                                                    layers=2, dtype="float64", **how))
+                                                    layers=2, **how))
 
 
 def translation(**how):
     return params64(transformer.init_translator(np.random.default_rng(2), 7, 8, d=6, hidden=5,
-                                                layers=2, dtype="float64", **how))
+                                                layers=2, **how))
 
 
 ATTEND = partial(transformer.attend, heads=2)
@@ -319,13 +318,14 @@ ATTEND = partial(transformer.attend, heads=2)
 def test_models_are_their_blocks_in_a_row(rng, closing):
     p, source, target = translation(closing=closing), [3, 0, 6], [1, 5, 5, 2]
     x, y, past = p["embed"][source], p["embed_target"][target], np.tril(np.ones((4, 4), bool))
+    A, B, C = (partial(transformer.attend, heads=heads) for heads in (1, 2, 3))    # not to be mixed
     for block in p["blocks"]:
-        x = transformer.encoder_block(x, block, ATTEND)
+        x = transformer.encoder_block(x, block, A)
     x = norm_by_loops(x, p["norm_source"]) if closing else x
     for block in p["decoder_blocks"]:
-        y = transformer.decoder_block(y, x, block, ATTEND, ATTEND, past)
+        y = transformer.decoder_block(y, x, block, C, B, past)
     y = norm_by_loops(y, p["norm"]) if closing else y
-    got = transformer.translator(np.array(source), np.array(target), p, [ATTEND] * 3)
+    got = transformer.translator(np.array(source), np.array(target), p, (A, B, C))
     np.testing.assert_allclose(got, y @ p["W_out"] + p["b_out"], rtol=1e-11, atol=1e-11)
     p, y = model(), model()["embed"][target]
     for block in p["blocks"]:
@@ -373,7 +373,7 @@ def test_order_needs_a_position_in_the_encoder_and_none_in_the_decoder(rng):
     blocks = model()["blocks"]
     f = lambda x, mask=None: transformer.encoder(x, blocks, ATTEND, mask)
     np.testing.assert_allclose(f(x[order]), f(x)[order], rtol=1e-11, atol=1e-11)
-    past = smoother.causal(6)
+    past = filters.causal(6)
     assert np.abs(f(x[order], past) - f(x, past)[order]).max() > 1e-2
     np.testing.assert_allclose(f(x[order], past[np.ix_(order, order)]), f(x, past)[order],
                                rtol=1e-11, atol=1e-11)  # S.29: permute the mask too
@@ -440,15 +440,14 @@ def test_float32_stays_float32(rng):
 def test_initialisers(rng):
     make = lambda seed: transformer.init_translator(np.random.default_rng(seed), 9, 8, d=40,
                                                     hidden=80, layers=2,
-                                                    names=("W_q", "W_v", "W_o"),
-                                                    cross=("W_q", "W_k", "W_v", "W_o"))
+                                                    names=("W_q", "W_v", "W_o"))
     one, two, three = make(0), make(0), make(1)
     np.testing.assert_array_equal(one["W_out"], two["W_out"])
     assert np.abs(one["W_out"] - three["W_out"]).max() > 0.1
     assert set(one["blocks"][1]["attend"]) == {"W_q", "W_v", "W_o"}
-    assert set(one["decoder_blocks"][0]["cross"]) == {"W_q", "W_k", "W_v", "W_o"}
+    assert set(one["decoder_blocks"][0]["cross"]) == {"W_q", "W_v", "W_o"}
     W = one["blocks"][0]["feed"]["W_1"]
     assert W.dtype == "float32" and abs(W.std() * 2 * 40 ** 0.5 - 1) < 0.05      # 3200 entries
     assert one["embed"].shape == (9, 40) and abs(one["embed"].std() - 1) < 0.15  # 360 entries
     assert transformer.size(one) == 9 * 40 + 8 * 40 + 2 * (3 * 1600 + 6400 + 120 + 160) \
-        + 2 * (7 * 1600 + 6400 + 120 + 240) + 2 * 80 + 328
+        + 2 * (6 * 1600 + 6400 + 120 + 240) + 2 * 80 + 328

@@ -79,11 +79,11 @@ def attend(x, z, params, mask, seen):
     F = smoother.split_heads(attention.even_rows(x, n, mask=steps), heads)
     output, scores = attention.primal_attention(Q, K, weights, F=F, mask=steps)
     seen.append(attention.published_loss(scores, weights, mask=steps))
-    return transformer.linear(smoother.merge_heads(output), params["W_o"])
+    return transformer.project(smoother.merge_heads(output), params["W_o"])
 
 
 batch = X[:16], mask[:16], y[:16]
-x, wide = transformer.linear(batch[0], params["W_in"]), batch[1][:, None, None, :]
+x, wide = transformer.project(batch[0], params["W_in"]), batch[1][:, None, None, :]
 first = params["blocks"][0]["attend"]
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")

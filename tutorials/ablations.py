@@ -23,7 +23,7 @@ import numpy as np
 
 from ksvd_ref.attention import positions, smoother
 from ksvd_ref.course import datasets, training, transformer
-from ksvd_ref.course.transformer import content, cross_entropy, linear
+from ksvd_ref.course.transformer import content, cross_entropy, project
 
 
 def t(x):
@@ -44,8 +44,8 @@ def one_hot_offsets(N, d):                          # d >= N; offsets below 0 ar
 
 def relative(x, z, p, heads, offsets=sinusoid_offsets):                # S.14, Transformer-XL
     Q, K, _ = content(x, z, p, heads)
-    R = linear(offsets(*x.shape[-2:]).astype(x.dtype), p["W_R"])
-    return Q, K, positions.relative(Q, smoother.split_heads(R, heads))
+    table = project(offsets(*x.shape[-2:]).astype(x.dtype), p["W_R"])
+    return Q, K, positions.relative(Q, smoother.split_heads(table, heads))
 
 
 look_up = partial(relative, offsets=one_hot_offsets)                   # S.17, W_R is the table
@@ -53,7 +53,7 @@ look_up = partial(relative, offsets=one_hot_offsets)                   # S.17, W
 
 def product(x, z, p, heads):                        # S.18; with W_k and W_S of its own: S.19
     Q, K, _ = content(x, z, p, heads)
-    t_q, t_k = linear(t(x), p["W_T"]), linear(t(z), p.get("W_S", p["W_T"]))
+    t_q, t_k = project(t(x), p["W_T"]), project(t(z), p.get("W_S", p["W_T"]))
     return Q, K, positions.absolute(*(smoother.split_heads(y, heads) for y in (t_q, t_k)))
 
 
@@ -175,7 +175,7 @@ def numbers(arm, seed, epochs=20):
     words = [positions.sinusoids(n, 32).astype("float32") if on else None
              for on, n in zip(arm.words, (X.shape[1], Y.shape[1] - 1))]
     return translate(arm, params, batches, (X[-500:], Y[-500:]), steps=steps, positions=words,
-                     rate=training.trapezoid(3e-3, steps, warmup=50),
+                     rate=training.trapezoid_rate(3e-3, steps, warmup=50),
                      residual=transformer.post_norm)
 
 
@@ -185,10 +185,10 @@ def reversal(arm, seed, steps=600):
     batches = (strings(rng, 48) for _ in range(steps))
     test = strings(np.random.default_rng(1000), 400)
     return translate(arm, params, batches, test, steps=steps,
-                     rate=training.cosine(2e-3, steps, warmup=100))
+                     rate=training.cosine_rate(2e-3, steps, warmup=100))
 
 
-def characters(arm, seed, steps=400, T=32):
+def characters(arm, seed, steps=400, span=32):
     """Bits per character and right characters in %, in test windows, and the parameters."""
     train, test = gospel()
     alphabet, rng = sorted(set(train + test)), np.random.default_rng(seed)
@@ -202,11 +202,11 @@ def characters(arm, seed, steps=400, T=32):
         return cross_entropy(logits(params, rows), rows[:, 1:],
                              np.ones(rows[:, 1:].shape, "float32"))
 
-    batches = (train[rng.integers(len(train) - T, size=(16, 1)) + np.arange(T + 1)]
+    batches = (train[rng.integers(len(train) - span, size=(16, 1)) + np.arange(span + 1)]
                for _ in range(steps))
     params = training.train(loss, params, batches, steps=steps, b2=0.99,
-                            rate=training.cosine(4e-3, steps, warmup=100)).params
-    rows = test[np.arange(0, len(test) - T, T)[:, None] + np.arange(T + 1)]
+                            rate=training.cosine_rate(4e-3, steps, warmup=100)).params
+    rows = test[np.arange(0, len(test) - span, span)[:, None] + np.arange(span + 1)]
     right = np.argmax(logits(params, rows), axis=-1) == rows[:, 1:]
     return loss(params, rows) / log(2), 100 * np.mean(right), params
 

@@ -25,7 +25,7 @@ import numpy as np
 from ksvd_ref import attention, dual
 from ksvd_ref.attention import smoother
 from ksvd_ref.course import datasets, training, transformer
-from ksvd_ref.course.transformer import linear
+from ksvd_ref.course.transformer import project
 
 STEPS, D, HEADS, HIDDEN, S, BATCH = 26, 64, 4, 128, 20, 16
 ROWS = min(STEPS, 5 * S)                            # n = min(N, s rank_multi): all 26 steps
@@ -91,19 +91,19 @@ def attend_primal(x, z, params, mask, *, e_only=False, seen=None):
         output, scores = attention.primal_attention(Q, K, weights, F=F, mask=steps)
     if seen is not None:
         seen.append((attention.published_loss(scores, weights, mask=steps), scores, Q, K, F))
-    return linear(smoother.merge_heads(output), params["W_o"])
+    return project(smoother.merge_heads(output), params["W_o"])
 
 
 def logits(params, X, mask, arm, seen=None):
     """Class scores of each series; `seen` gets one entry for each primal block."""
     attends = [partial(attend_primal, e_only=arm.e_only, seen=seen) if primal
                else partial(transformer.attend, heads=HEADS) for primal in arm.primal]
-    x = linear(X, params["W_in"]) + params["place"]
+    x = project(X, params["W_in"]) + params["place"]
     x = transformer.encoder(x, params["blocks"], attends, mask[:, None, None, :],
                             activation=transformer.gelu)
     x = transformer.layer_norm(x, params["norm"]["scale"], params["norm"]["shift"])
     x = transformer.gelu(x) * mask[:, :, None].astype("float32")
-    return linear(anp.reshape(x, (x.shape[0], -1)), params["W_out"]) + params["b_out"]
+    return project(anp.reshape(x, (x.shape[0], -1)), params["W_out"]) + params["b_out"]
 
 
 def loss_of(arm):

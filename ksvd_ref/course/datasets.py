@@ -54,38 +54,31 @@ def _load(name):
         return {key: file[key] for key in file.files}
 
 
+def _graph(name, labels):
+    file = _load(name)
+    return Graph(file["A"].astype(float), file[labels])
+
+
+def _text(name):
+    return gzip.decompress((_DATA / name).read_bytes()).decode()
+
+
 def minilm_heads():
     """Queries and keys of all-MiniLM-L6-v2 on the opening of the Gettysburg Address.
 
     6 layers, 12 heads, 64 tokens with [CLS] and [SEP], d = 32; a head's attention is
-    ``kernels.softmax(Q, K)``. Computed from the weights of sentence-transformers/all-MiniLM-L6-v2
+    `kernels.softmax(Q, K)`. Computed from the weights of sentence-transformers/all-MiniLM-L6-v2
     (Apache 2.0); the passage is in the public domain. Stored in float16.
-
-    Returns
-    -------
-    Heads
-
-    Examples
-    --------
-    >>> minilm_heads().Q.shape
-    (6, 12, 64, 32)
     """
     file = _load("minilm_qk")
     return Heads(file["Q"].astype(float), file["K"].astype(float), file["tokens"])
 
 
 def canada_migration():
-    """People who moved from province i to province j of Canada, 1966 to 1971.
+    """People who moved from province i to province j of Canada, 1966 to 1971: Graph of 10.
 
     1971 Census of Canada, as in R's carData (Migration). Counts; cite the census.
 
-    Returns
-    -------
-    Graph
-        A (10, 10), labels: the provinces.
-
-    Examples
-    --------
     >>> A, labels = canada_migration()
     >>> A[labels == "ONT", labels == "QUE"]                     # from Ontario to Quebec
     array([48370.])
@@ -96,27 +89,9 @@ def canada_migration():
 def mushroom_body(side="left"):
     """Synapses from neuron i to neuron j in the mushroom body of a larval fruit fly.
 
-    Labels: K Kenyon, P projection, O output, I input neurons. Eichler et al., Nature 548 (2017)
-    175-182, as shipped by graspologic (MIT); cite Eichler et al.
-
-    Parameters
-    ----------
-    side : {"left", "right"}
-        Hemisphere.
-
-    Returns
-    -------
-    Graph
-        A (209, 209) or (213, 213), labels.
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> mushroom_body("right").A.shape
-    (213, 213)
+    Graph of 209 neurons on the left, 213 on the right; labels: K Kenyon, P projection, O output, I
+    input neurons. Eichler et al., Nature 548 (2017) 175-182, as shipped by graspologic (MIT); cite
+    Eichler et al.
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be 'left' or 'right', got {side!r}")
@@ -124,20 +99,10 @@ def mushroom_body(side="left"):
 
 
 def us_flights():
-    """Domestic flights from airport i to airport j, 60 busiest airports of the USA, 2008.
+    """Domestic flights from airport i to airport j, 60 busiest airports of the USA, 2008: Graph.
 
     Nearly symmetric, so a negative control. US DOT Bureau of Transportation Statistics, as in
     vega-datasets; US government data.
-
-    Returns
-    -------
-    Graph
-        A (60, 60), labels: the airports.
-
-    Examples
-    --------
-    >>> us_flights().A.shape
-    (60, 60)
     """
     return _graph("us_flights_60", "names")
 
@@ -145,61 +110,27 @@ def us_flights():
 def chess_championships():
     """Points that player i scored against player j in world-championship games, 1886 to 1985.
 
-    Game records shipped with NetworkX; facts.
-
-    Returns
-    -------
-    Graph
-        A (25, 25), labels: the players.
-
-    Examples
-    --------
-    >>> chess_championships().labels[5]
-    np.str_('Chigorin, Mikhail I')
+    Graph of 25 players. Game records shipped with NetworkX; facts.
     """
     return _graph("chess_wcc", "names")
 
 
-def _graph(name, labels):
-    file = _load(name)
-    return Graph(file["A"].astype(float), file[labels])
-
-
 def wikipedia_words():
-    """How often 11 words occur in the summaries of 30 Wikipedia articles.
+    """How often 11 words occur in the summaries of 30 Wikipedia articles: Words.
 
     A rectangular matrix. As shipped by scikit-network (BSD); some of its word names do not seem to
     fit their columns ("invention" 15 times for Einstein), so lean on none.
-
-    Returns
-    -------
-    Words
-        A (30, 11), articles, words, topics.
-
-    Examples
-    --------
-    >>> wikipedia_words().A.shape
-    (30, 11)
     """
     file = _load("art_philo_science")
     return Words(file["words"].astype(float), file["names"], file["word_names"], file["labels"])
 
 
 def japanese_vowels():
-    """Nine speakers saying two vowels: 640 series of 12 cepstrum coefficients, 7 to 29 steps.
+    """Nine speakers saying two vowels: 640 Series of 12 cepstrum coefficients, 7 to 29 steps.
 
-    UEA archive, from UCI Japanese Vowels; Kudo, Toyama & Shimbo, Pattern Recognition Letters 20
-    (1999) 1103-1111. Cite Kudo et al.; the archive states no licence.
-
-    Returns
-    -------
-    Series
-        X_train (270, 29, 12), X_test (370, 29, 12) and, for each series, its length and speaker.
-
-    Examples
-    --------
-    >>> japanese_vowels().X_test.shape
-    (370, 29, 12)
+    X_train (270, 29, 12), X_test (370, 29, 12) and, for each series, its length and speaker. UEA
+    archive, from UCI Japanese Vowels; Kudo, Toyama & Shimbo, Pattern Recognition Letters 20 (1999)
+    1103-1111. Cite Kudo et al.; the archive states no licence.
     """
     file = _load("JapaneseVowels")
     return Series(file["X_train"], file["len_train"], file["y_train"],
@@ -209,19 +140,12 @@ def japanese_vowels():
 def numbers_en_de():
     """2500 numbers below 100000 in English words and in German morphemes, units before tens.
 
-    Generated with num2words.
+    Pairs of str, generated with num2words.
 
-    Returns
-    -------
-    list of (str, str)
-
-    Examples
-    --------
     >>> numbers_en_de()[0][0]
     'two thousand four hundred and eighty two'
     """
-    lines = gzip.decompress((_DATA / "numbers_en_de.tsv.gz").read_bytes()).decode().splitlines()
-    return [tuple(line.split("\t")) for line in lines]
+    return [tuple(line.split("\t")) for line in _text("numbers_en_de.tsv.gz").splitlines()]
 
 
 def kjv_mark():
@@ -229,13 +153,7 @@ def kjv_mark():
 
     In the public domain.
 
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> kjv_mark()[:23]
     'the beginning of the go'
     """
-    return gzip.decompress((_DATA / "kjv_mark.txt.gz").read_bytes()).decode().lower()
+    return _text("kjv_mark.txt.gz").lower()

@@ -1,5 +1,10 @@
 """The figures of the lessons: a matrix, its spectrum, its two embeddings.
 
+ax       Axes of Matplotlib         where to draw
+K        (N, M)                     matrix
+sigma    (k,)                       singular values, descending
+E, R     (N, s), (M, s)             scores of the rows and of the columns
+
 Every function draws into Matplotlib axes that it is given; `overview` makes its own figure. Arrays
 are NumPy arrays (backend.to_device first). Matplotlib is imported only when one is drawn.
 
@@ -13,19 +18,9 @@ ROWS, COLUMNS = "#0072B2", "#D55E00"        # Okabe and Ito: row side blue, colu
 
 
 def matrix(ax, K, *, rows=None, columns=None, title="K"):
-    """Matrix as an image with a colour bar, white at zero if it has both signs.
+    """Matrix as an image with a colour bar, white at zero if it has both signs; returns the image.
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    K : (N, M) array
-    rows, columns : sequence of str, optional
-        Labels, drawn if there are at most 30.
-    title : str
-
-    Returns
-    -------
-    matplotlib.image.AxesImage
+    rows, columns: labels, drawn if there are at most 30.
     """
     top = float(np.abs(K).max())
     signed = K.min() < -1e-9 * top and K.max() > 1e-9 * top             # rounding is no sign
@@ -41,18 +36,8 @@ def matrix(ax, K, *, rows=None, columns=None, title="K"):
     return image
 
 
-def spectrum(ax, sigma, *, share=True, title="Singular values"):
-    """Singular values on a log scale, with the cumulative share of their squares written at a few.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    sigma : (k,) array
-        Descending.
-    share : bool
-        Write the shares.
-    title : str
-    """
+def spectrum(ax, sigma, *, title="Singular values"):
+    """Singular values on a log scale, with the cumulative share of their squares at a few."""
     sigma = np.asarray(sigma)
     kept = sigma[sigma > np.finfo(float).eps * sigma[0]]                  # the rest is rounding
     cumulative = np.cumsum(kept ** 2) / np.sum(kept ** 2)
@@ -60,26 +45,16 @@ def spectrum(ax, sigma, *, share=True, title="Singular values"):
     ax.set(title=title, xlabel="component l", ylabel=r"$\sigma_l$")
     ax.margins(x=0.18, y=0.1)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    if share:
-        for l in sorted({1, 2, 3, 5, 10, 20} & set(range(1, len(kept) + 1))):
-            ax.annotate(f" {100 * cumulative[l - 1]:.3g} %", (l, kept[l - 1]), fontsize=7,
-                        xytext=(2, 4), textcoords="offset points")
+    for l in sorted({1, 2, 3, 5, 10, 20} & set(range(1, len(kept) + 1))):
+        ax.annotate(f" {100 * cumulative[l - 1]:.3g} %", (l, kept[l - 1]), fontsize=7,
+                    xytext=(2, 4), textcoords="offset points")
 
 
 def embedding(ax, scores, *, labels=None, color=ROWS, title="", most=12):
-    """First two components of a score matrix as labelled points.
+    """First two components of scores, E or R, as labelled points; a single one against 0.
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    scores : (N, s) array
-        E or R; a single component is drawn against 0.
-    labels : sequence of str, optional
-    color : colour
-    title : str
-    most : int
-        If there are more points, only this many, the farthest from the middle, get their label;
-        one that would lie on another label or point, wherever it is put, is left out.
+    most: so many points, the farthest from the middle, get their label; one that would lie on
+    another label or point, wherever it is put, is left out.
     """
     first = scores[:, 0]
     second = scores[:, 1] if scores.shape[1] > 1 else np.zeros_like(first)
@@ -122,27 +97,7 @@ def _label(text, most=20):
 
 
 def overview(K, sigma, E, R, *, rows=None, columns=None, title=""):
-    """A matrix, its spectrum and both embeddings in one figure.
-
-    Parameters
-    ----------
-    K : (N, M) array
-    sigma : (k,) array
-    E, R : (N, s) and (M, s) array
-        Scores of the rows and of the columns.
-    rows, columns : sequence of str, optional
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Not shown: call its ``savefig``.
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
-    """
+    """A matrix, its spectrum and both embeddings in one figure, not shown: call its `savefig`."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -7,7 +7,7 @@ from math import cos, sin
 
 import numpy as np
 
-from ksvd_ref.attention import positions, smoother
+from ksvd_ref.attention import filters, positions
 from ksvd_ref.course import exercises, transformer
 from ksvd_ref.course.exercises import numbers, parts
 
@@ -75,7 +75,7 @@ def check_11_2(function):
                 raise AssertionError(f"{name} is not that of the content: the position enters by "
                                      "the log factor alone")
         factor = numbers(got[2], (heads, N, M), "the log factor")
-        i, j, seen = np.arange(M - N, M)[:, None], np.arange(M), smoother.causal(N, M)
+        i, j, seen = np.arange(M - N, M)[:, None], np.arange(M), filters.causal(N, M)
         want = np.array([(j - i) / 2 ** (8 * (h + 1) / heads) for h in range(heads)])
 
         def counts(A):                              # a constant for a query cancels, so does the
