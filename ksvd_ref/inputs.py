@@ -169,7 +169,7 @@ def _admitted(spec, given):
     namespace(*(x for found in parts.values() for x in found))             # one library
     lengths, good = {}, {}                          # letter -> its length, and who set it
     for name, axes in spec.items():
-        if isinstance(axes, dict):
+        if isinstance(axes, dict):                  # stays the named tuple that it was
             good[name] = getattr(given[name], "_make", tuple)([
                 _fitting(x, f"{name}.{part}", axes[part], lengths, spare=True)
                 for part, x in zip(axes, parts[name])])
@@ -216,7 +216,7 @@ def _fitting(x, name, axes, lengths, spare=False):
 
 @functools.cache
 def _read(axes):
-    """Whether to look for NaN, what leads ([], ["..."] or ["*"]), and the letters."""
+    """Whether to look for NaN, what leads ([], ["..."] or ["*"]), the letters."""
     letters = axes.lstrip("~").split()
     lead = letters[:1] if letters[0] in ("...", "*") else []
     return axes[0] != "~", lead, letters[len(lead):]

@@ -148,7 +148,7 @@ def rank_rule(rank, N, M, p=None):
 
 
 def check_rank(rank, limit, shape, optional=True):
-    """The rank asked for, None or an integer from 1 to `limit`; `shape` says what sets the limit."""
+    """The rank asked for, None or an integer from 1 to `limit`; `shape` says whose limit it is."""
     if optional and rank is None:
         return None
     try:
