@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from ksvd_ref.command.main import main
-from ksvd_ref.course import book, index, notebooks
+from ksvd_ref.course import book, index, notebooks, typeset
 
 LESSONS = [path.stem for path in notebooks.lessons()]
 
@@ -149,7 +149,7 @@ def test_equations_lead_to_source_lesson_and_test(pages, site):
     ("D̂^{-1/2}", "D̂<sup>-1/2</sup>"), ("(x)^degree", "(x)<sup>degree</sup>"),
     ("log_factor, `H_e`", "log_factor, <code>H_e</code>"), ("R_{i−j}", "R<sub>i−j</sub>")])
 def test_subscripts(text, made):
-    assert book._subscripts(text) == made
+    assert typeset.subscripts(text) == made
 
 
 def luminance(colour):
@@ -273,7 +273,7 @@ def test_one_lesson(tmp_path, small, monkeypatch):
 
 @pytest.fixture(scope="module")
 def setter():
-    return book.Setter()
+    return typeset.Setter()
 
 
 def test_text_is_escaped_and_formulas_are_mathml(setter):

@@ -1,14 +1,17 @@
 """The index cannot lie: no tag without code, test and lesson; no function without tag or reason."""
 import ast
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from autograd.extend import primitive
 
-from ksvd_ref import equations
+from ksvd_ref import equations, linalg
 from ksvd_ref.command import main
 from ksvd_ref.course import index
+from ksvd_ref.inputs import arrays
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -109,6 +112,34 @@ def test_a_source_is_said_once_or_the_same_everywhere():
             doc = getattr(import_module(f"ksvd_ref.{module}"), function).__doc__
             said = re.findall(r"Source: (.+?)\.\s*(?:\n\s*\n|\Z)", doc, re.S)
             assert said in ([], [entry.source]), f"{entry.tag}: {name} has another source"
+
+
+@pytest.mark.parametrize("wrap", [lambda function: function, primitive, arrays(K="N M")],
+                         ids=["plain", "primitive", "arrays"])
+def test_a_function_is_found_through_what_wraps_it(monkeypatch, wrap):
+    def planted(K):
+        """Any matrix, K = K (Eq. K.999), itself. Source: textbook."""
+
+    def bare(K):
+        """No equation: it is in K.12, as it was."""
+
+    for function in (planted, bare):
+        function.__module__ = "ksvd_ref.linalg"
+        monkeypatch.setattr(linalg, function.__name__, wrap(function), raising=False)
+    entry, = (entry for entry in index.entries() if entry.tag == "K.999")
+    assert entry == ("K.999", "Any matrix, K = K", "textbook", ("linalg.planted",), (), ())
+    assert index.untagged()["linalg.bare"] == "it is in K.12, as it was"
+
+
+def test_what_a_decorator_writes_is_no_part_of_statement_and_source():
+    """`@arrays` puts a paragraph behind the summary."""
+    decorated = [function for _, function, _ in index._functions() if hasattr(function, "axes")]
+    assert len(decorated) > 30
+    for function in decorated:
+        plain = inspect.unwrap(function)
+        assert "Arrays: " in function.__doc__ and "Arrays: " not in plain.__doc__
+        for read in (index._tags, index._said, index._reason):
+            assert read(function) == read(plain)
 
 
 def test_statements_are_those_of_the_command(capsys):

@@ -7,13 +7,14 @@ import runpy
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ksvd_ref.command import main
-from ksvd_ref.course import exercises
+from ksvd_ref.course import exercises, marking
 
 LESSONS = sorted(exercises.TUTORIALS.glob("[0-9]*.py"))
 EXERCISES = exercises.wanted()
@@ -286,7 +287,7 @@ def marked(lesson):
     (work / "beside.py").write_text("two = 2")
     (work / "colorsys.py").write_text("1 / 0")              # hides no module of Python
     start = time.monotonic()
-    marks, problem = exercises.marks(work / "my work.py", lesson=1, seconds=2.0)
+    marks, problem = marking.marks(work / "my work.py", lesson=1, seconds=2.0)
     assert problem == "" and time.monotonic() - start < 60
     return {name: marks[f"1.{n}"] for n, name in enumerate(EXPECTED, 1)}
 
@@ -322,7 +323,7 @@ NOTEBOOK = [
     '{"cells": [{"cell_type": "code", "source": null}]}'])
 def test_what_is_no_notebook(text):
     with pytest.raises(ValueError, match="a notebook of format 4 expected"):
-        exercises.cells("a.ipynb", text.encode())
+        marking.cells("a.ipynb", text.encode())
 
 
 NOT_PYTHON = ["%%bash\nls | head", "\n%%latex\n$x$", "%%time\nrunning = 1", "files = !ls",
@@ -336,18 +337,18 @@ def test_a_cell_that_fails_is_passed_over(lesson):
     sources = [*NOT_PYTHON, "def doubled(x): return 2 * x + running - value + 2"]
     file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}
                                           for source in sources]}))
-    assert exercises.marks(file, lesson=2) == ({
+    assert marking.marks(file, lesson=2) == ({
         "2.1": (1, "right"), "2.2": (None, "not attempted; in your file: SyntaxError: invalid "
                                      "syntax (cells.IPYNB, code cell 7, line 1)")}, "")
 
 
 def test_a_statement_that_fails_is_passed_over():
-    module = exercises.types.ModuleType("handed_in")
+    module = types.ModuleType("handed_in")
     text = "from __future__ import annotations\n1 / 0\nunit = 1 / 0\nimport nowhere\n" \
         "def double(x: Undefined): return 2 * x"
-    assert isinstance(exercises.run([("my.py", text)], module), ZeroDivisionError)
+    assert isinstance(marking.run([("my.py", text)], module), ZeroDivisionError)
     assert module.double(2) == 4 and not hasattr(module, "unit")
-    assert exercises.run([("my.py", "1 / 0\nassert False\nexit()")], module) is None
+    assert marking.run([("my.py", "1 / 0\nassert False\nexit()")], module) is None
 
 
 @pytest.mark.parametrize("wrapped", [
@@ -371,7 +372,7 @@ def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
     file = lesson / "work/Übung.ipynb"
     file.write_text(json.dumps({"cells": [{"cell_type": kind, "source": source}
                                           for kind, source in NOTEBOOK]}))
-    marks, problem = exercises.marks(file, lesson=2)
+    marks, problem = marking.marks(file, lesson=2)
     assert problem == "" and marks == {
         "2.1": (1, "right"),
         "2.2": (0, "your file changes numpy.allclose: leave other modules as they are")}
@@ -396,7 +397,7 @@ def test_a_whole_lesson_as_a_notebook_by_itself(lesson):
 def test_a_file_that_defines_nothing(lesson, name, text, message):
     file = lesson / "work" / name
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    marks, problem = exercises.marks(file, seconds=0.5)
+    marks, problem = marking.marks(file, seconds=0.5)
     assert problem.startswith(f"the file does not run: {message}")
     assert len(marks) == len(EXPECTED) + 2 and set(marks.values()) == {(0, problem)}
 
@@ -407,7 +408,7 @@ def test_a_check_that_cannot_run_says_so(lesson, monkeypatch, tmp_path):
         "import nowhere\nANSWERS = {'1.1': (right, wrong, nothing)}")
     monkeypatch.setattr(exercises, "TUTORIALS", tmp_path)
     (tmp_path / "a.py").write_text("def right(x): return 2 * x")
-    marks, problem = exercises.marks(tmp_path / "a.py")
+    marks, problem = marking.marks(tmp_path / "a.py")
     assert problem == "" and marks == {
         "1.1": (0, "the check cannot run: ModuleNotFoundError: No module named 'nowhere'")}
 
@@ -427,7 +428,7 @@ def test_an_interruption_leaves_no_process(lesson, monkeypatch):
         raise KeyboardInterrupt
     monkeypatch.setattr(time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        exercises.marks(lesson / "work/a.py")
+        marking.marks(lesson / "work/a.py")
     assert len(started) == 1 and started[0].returncode is not None
 
 
@@ -456,7 +457,7 @@ E4.3   generalised_inverse  -  not attempted
 def command(capsys, tmp_path, monkeypatch):
     """Runs the command in a folder with three files; gives status, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(exercises, "TUTORIALS", exercises.ROOT / "tutorials")
+    monkeypatch.setattr(exercises, "TUTORIALS", marking.ROOT / "tutorials")
     Path("half.py").write_text(HALF)
     Path("full.py").write_text("from runpy import run_path\nglobals().update(run_path(%r))"
                                % str(EXERCISES["4.1"][0]))
@@ -504,7 +505,7 @@ def test_rows_for_a_class(command):
 
 def test_odd_names_of_files(command, monkeypatch):
     """A formula to a spreadsheet, what steers a terminal, bytes that are no UTF-8."""
-    monkeypatch.setattr(exercises, "marks", lambda *_, **options: (
+    monkeypatch.setattr(marking, "marks", lambda *_, **options: (
         {"4.1": exercises.Mark(1, "right")}, ""))
     names = ["=cmd.py", "\x1b[31m.py", "upper.PY", "\udcff.py"]
     for name in names:
@@ -542,7 +543,7 @@ def test_without_a_clone(command, monkeypatch, tmp_path):
 def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
     """`exercises.check`, in a clone and in a folder of notebooks of an installed package."""
     right, stub = lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new), lambda phi_new, H_r, Psi: None
-    monkeypatch.setattr(exercises, "TUTORIALS", exercises.ROOT / "tutorials")
+    monkeypatch.setattr(exercises, "TUTORIALS", marking.ROOT / "tutorials")
     for _ in range(2):
         exercises.check("4.1", right)
         exercises.check("4.1", stub)
@@ -552,12 +553,12 @@ def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
         for number, near in (("4.9", "4.1, 4.2, 4.3"), ("99", "1.1, .*")):
             with pytest.raises(ValueError, match=f"the exercises {near} expected, got {number}"):
                 exercises.check(number, right)
-        monkeypatch.chdir(exercises.ROOT / "tutorials")
+        monkeypatch.chdir(marking.ROOT / "tutorials")
         monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "none")
 
 
 def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.course.exercises, ksvd_ref.command.main as m\n" \
+    code = "import sys, ksvd_ref.course.marking, ksvd_ref.command.main as m\n" \
         "try: m.main(['check', '--help'])\nexcept SystemExit: pass\n" \
         "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -568,7 +569,7 @@ def test_a_process_without_its_parent_ends(tmp_path):
     """Killed hard, `check` cannot end the endless loops it has started: they end by themselves."""
     (tmp_path / "loop.py").write_text("while True: pass")
     start = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "ksvd_ref.course.exercises",
+    done = subprocess.run([sys.executable, "-m", "ksvd_ref.course.marking",
                            str(tmp_path / "out"), "0.3", str(tmp_path / "loop.py")],
                           stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 1 and time.monotonic() - start >= 0.3

@@ -335,8 +335,8 @@ def list_equations(options):
 
 def check_files(options):
     """The reader's answers to the exercises: a table for each file, or one row."""
-    from ..course import exercises
-    line = exercises._line                          # a name may hold what steers a terminal
+    from ..course import exercises, marking
+    line = exercises.one_line                       # a name may hold what steers a terminal
     wanted = exercises.wanted(options.lesson)
     for file in options.files:
         if not file.is_file() or file.suffix.lower() not in (".py", ".ipynb"):
@@ -350,7 +350,7 @@ def check_files(options):
         row(["file", *(f"E{exercise}" for exercise in wanted), "points", "of"])
     good = True
     for file in options.files:
-        marks, problem = exercises.marks(file, lesson=options.lesson, seconds=options.seconds)
+        marks, problem = marking.marks(file, lesson=options.lesson, seconds=options.seconds)
         points = sum(mark.points or 0 for mark in marks.values())
         good &= points == len(marks)
         if options.csv:

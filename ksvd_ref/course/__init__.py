@@ -3,13 +3,14 @@
     transformer  training   the small Transformer of the lessons, and the loop that trains it
     datasets     plots      the bundled data; the figures
     index                   the equations: what each says, whence, its code, lesson and test
-    exercises               the checks of the lessons, run on solutions and on a student's file
-    notebooks    book       the lessons as notebooks, and as pages
+    exercises    marking    the checks of the lessons, run on solutions; on a student's file
+    notebooks               the lessons as notebooks
+    book         typeset    the lessons as pages; how prose, formulas and code are set
 """
 import importlib
 
-MODULES = ["transformer", "training", "datasets", "plots", "index", "exercises", "notebooks",
-           "book"]
+MODULES = ["transformer", "training", "datasets", "plots", "index", "exercises", "marking",
+           "notebooks", "book", "typeset"]
 __all__ = MODULES
 
 

@@ -45,86 +45,40 @@ class Entry(NamedTuple):
 
 
 def entries():
-    """The index, in the order of the derivation; without a clone neither lessons nor tests.
+    """The index, a list in the order of the derivation; without a clone neither lessons nor tests.
 
-    Returns
-    -------
-    list of Entry
-
-    Examples
-    --------
     >>> one = next(entry for entry in entries() if entry.tag == "K.12")
     >>> one.statement, one.functions[0]
     ('Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ', 'primal.from_dual')
     """
     of_tag = {}
-    shown = {number: list(map(named, texts)) for number, texts in cells().items()}
     for name, function, _ in _functions():
         for tag in _tags(function):
             of_tag.setdefault(tag, []).append((name, function))
     lines = [(test, *claim) for test, doc in docstrings().items() for claim in claims(doc)]
+    shown = {number: [named(cell) for cell in texts] for number, texts in cells().items()}
     tags = set(of_tag).union(*(tags for _, tags, *_ in lines))
-    found = []
-    for tag in sorted(tags, key=_place):
-        functions = of_tag.get(tag, [])
-        residual = _residual(functions)
-        found.append(Entry(
-            tag, *_statement(tag, functions, residual, lines), tuple(name for name, _ in functions),
-            tuple((number, 1 + [tag in tags for tags in of_cell].index(True))
-                  for number, of_cell in shown.items() if any(tag in tags for tags in of_cell)),
-            tuple(dict.fromkeys([test for test, tags, *_ in lines if tag in tags]
-                                + [EVERY] * bool(residual and lines)))))
-    return found
+    return [_entry(tag, of_tag.get(tag, []), lines, shown) for tag in sorted(tags, key=_place)]
 
 
 def untagged():
-    """Why the public functions without a tag have none.
+    """{name: why it has no tag}: `No equation:` in its docstring, or in that of its module, or "".
 
-    Returns
-    -------
-    dict
-        Name to the reason, from `No equation: ...` in the docstring of the function or of its
-        module; "" where none is given.
-
-    Examples
-    --------
     >>> untagged()["course.index.entries"]
     'it lists them'
     """
-    return {name: next((reason for reason in map(_reason, (function, module)) if reason), "")
+    return {name: _reason(function) or _reason(module)
             for name, function, module in _functions() if not _tags(function)}
 
 
 def cells():
-    """Cells of the lessons.
-
-    Returns
-    -------
-    dict
-        Number, such as "04", to the list of the texts of the cells; empty without a clone.
-
-    Examples
-    --------
-    >>> all(cell.startswith("# %%") for texts in cells().values() for cell in texts)
-    True
-    """
+    """{"04": the texts of its cells} for each lesson; empty without a clone."""
     return {number: re.split(r"^(?=# %%)", path.read_text("utf-8"), flags=re.M)[1:]
             for number, path in _lessons().items()}
 
 
 def docstrings():
-    """Docstrings of the tests.
-
-    Returns
-    -------
-    dict
-        "test_primal.py::test_the_sides_cross" to the docstring or ""; empty without a clone.
-
-    Examples
-    --------
-    >>> all("::test_" in name for name in docstrings())
-    True
-    """
+    """{"test_primal.py::test_the_sides_cross": its docstring or ""}; empty without a clone."""
     paths = sorted(ROOT.glob("tests/test_*.py")) if _lessons() else []
     return {f"{path.name}::{node.name}": ast.get_docstring(node) or ""
             for path in paths for node in ast.parse(path.read_text("utf-8")).body
@@ -132,18 +86,8 @@ def docstrings():
 
 
 def named(text):
-    """Tags in a text.
+    """The set of tags in a text.
 
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    set of str
-
-    Examples
-    --------
     >>> sorted(named("K.T @ H_e is in K.15 and V12, not in V0 or K.1.5"))
     ['K.15', 'V12']
     """
@@ -151,18 +95,8 @@ def named(text):
 
 
 def claims(doc):
-    """What the lines of a test's docstring say that begin with tags.
+    """[(tags, statement, source)] of the lines of a test's docstring that begin with tags.
 
-    Parameters
-    ----------
-    doc : str
-
-    Returns
-    -------
-    list of (tags, statement, source)
-
-    Examples
-    --------
     >>> claims("V7. Heads cancel.\\n\\nS.34, D36. Mean shift climbs. Source: textbook.")
     [(['V7'], 'Heads cancel', 'derived'), (['S.34', 'D36'], 'Mean shift climbs', 'textbook')]
     """
@@ -177,19 +111,8 @@ def claims(doc):
 
 
 def text(entry):
-    """An entry as the command prints it.
+    """An entry as the command prints it, in at most 100 columns.
 
-    Parameters
-    ----------
-    entry : Entry
-
-    Returns
-    -------
-    str
-        The statement, and below it source, functions, lessons and tests; at most 100 columns.
-
-    Examples
-    --------
     >>> print(text(Entry("V7", "Heads cancel", "derived", (), (("05", 13),), ("test_a.py::test",))))
     V7    Heads cancel
           derived · lesson 05 cell 13 · test_a.py::test
@@ -197,28 +120,16 @@ def text(entry):
     where = [f"{'lesson ' * (n == 0)}{number} cell {cell}"
              for n, (number, cell) in enumerate(entry.lessons)]
     parts = [entry.source, *(", ".join(x) for x in (entry.functions, where, entry.tests) if x)]
-    options = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
-    return "\n".join([
-        *textwrap.wrap(entry.statement, initial_indent=f"{entry.tag:6}",
-                       subsequent_indent=" " * 6, **options),
-        *textwrap.wrap(" · ".join(parts), initial_indent=" " * 6, subsequent_indent=" " * 6,
-                       **options)])
+    wrapped = (textwrap.wrap(line, 100, initial_indent=first, subsequent_indent=" " * 6,
+                             break_long_words=False, break_on_hyphens=False)
+               for first, line in ((f"{entry.tag:6}", entry.statement),
+                                   (" " * 6, " · ".join(parts))))
+    return "\n".join(line for lines in wrapped for line in lines)
 
 
 def table(entries):
-    """The index as a Markdown table, with links for a reader of README.md.
+    """The index as a Markdown table with links, for README.md; without cells, which move often.
 
-    Parameters
-    ----------
-    entries : list of Entry
-
-    Returns
-    -------
-    str
-        Lessons without their cells, which move often.
-
-    Examples
-    --------
     >>> print(table([Entry("V7", "|J| falls", "derived", (), (), ("test_a.py::test_b",))]))
     | tag | statement | source | function | lesson | test |
     |---|---|---|---|---|---|
@@ -238,21 +149,6 @@ def table(entries):
 def renewed(page):
     """A page with the table of now between its two markers, BEGIN and END.
 
-    Parameters
-    ----------
-    page : str
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If the page has no place for it.
-
-    Examples
-    --------
     >>> renewed("# A page")                                     # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: two lines expected between which the table goes, <!-- The equation index: ...
@@ -279,6 +175,23 @@ def _functions():
                 yield f"{name}.{key}", value, module
 
 
+def _entry(tag, functions, lines, shown):
+    """The Entry of a tag, from its functions, all lines of tests and the tags of each cell."""
+    known = ksvd_ref.equations.EQUATIONS
+    residual = next((function for _, function in functions if function in known), None)
+    if residual:
+        said = ksvd_ref.equations.describe(residual)[1:]
+    elif functions:
+        said = _said(functions[0][1])
+    else:
+        said = next((said for _, tags, *said in lines if tags == [tag]), ("", ""))
+    lessons = ((number, [tag in tags for tags in of_cell]) for number, of_cell in shown.items())
+    tests = [test for test, tags, *_ in lines if tag in tags] + [EVERY] * bool(residual and lines)
+    return Entry(tag, *said, tuple(name for name, _ in functions),
+                 tuple((number, 1 + has.index(True)) for number, has in lessons if True in has),
+                 tuple(dict.fromkeys(tests)))
+
+
 def _summary(function):
     return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
 
@@ -288,27 +201,15 @@ def _tags(function):
     return re.findall(TAG, match[0]) if match else []
 
 
-def _residual(functions):
-    """The function among these that is a residual of equations.py, if there is one."""
-    known = ksvd_ref.equations.EQUATIONS
-    return next((function for _, function in functions if function in known), None)
-
-
-def _statement(tag, functions, residual, lines):
-    """Statement and source, "" where nothing says them."""
-    if residual:
-        return ksvd_ref.equations.describe(residual)[1:]
-    if functions:
-        first = functions[0][1]
-        source = re.search(r"\bSource: (.+?)\.\s*(?:\n\s*\n|\Z)", inspect.getdoc(first), re.S)
-        return (re.split(r"[ ,]*\((?:Eq\.|claim) ", _summary(first))[0],
-                " ".join(source[1].split()) if source else "")
-    return next(((statement, source) for _, tags, statement, source in lines if tags == [tag]),
-                ("", ""))
+def _said(function):
+    """Statement and source in a docstring; "" for a source that it does not name."""
+    source = re.search(r"\bSource: (.+?)\.\s*(?:\n\s*\n|\Z)", inspect.getdoc(function), re.S)
+    return (re.split(r"[ ,]*\((?:Eq\.|claim) ", _summary(function))[0],
+            " ".join(source[1].split()) if source else "")
 
 
 def _reason(of):
-    match = re.search(r"\bNo equation: ([^.]+)\.", inspect.getdoc(of) or "")
+    match = re.search(r"\bNo equation: (.+?)\.(?:\s|\Z)", inspect.getdoc(of) or "", re.S)
     return " ".join(match[1].split()) if match else ""
 
 

@@ -24,24 +24,8 @@ class LessonError(RuntimeError):
 
 
 def need(*names):
-    """Import libraries of the extra `book`.
+    """The modules of these names, or an error that names the extra `book`.
 
-    Parameters
-    ----------
-    names : str
-        Modules.
-
-    Returns
-    -------
-    list of modules
-
-    Raises
-    ------
-    ImportError
-        That names the extra.
-
-    Examples
-    --------
     >>> need("no_such_library")
     Traceback (most recent call last):
     ImportError: no_such_library expected, not found: pip install -e '.[book]'
@@ -53,24 +37,8 @@ def need(*names):
 
 
 def lessons(number=None):
-    """Paths of the lessons in order, the page of findings last.
+    """Paths of the lessons in order, the page of findings last; or of one lesson.
 
-    Parameters
-    ----------
-    number : int, optional
-        Only this lesson.
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    ValueError
-        If the package is not in a clone, or has no such lesson.
-
-    Examples
-    --------
     >>> [path.name for path in lessons(4)]
     ['04_from_dual_to_primal.py']
     """
@@ -90,24 +58,6 @@ def lessons(number=None):
 def read(path):
     """A lesson as a notebook; its cells are numbered from 1, `cell-1` and so on.
 
-    Parameters
-    ----------
-    path : Path
-        Script in the percent format.
-
-    Returns
-    -------
-    nbformat.NotebookNode
-
-    Raises
-    ------
-    LessonError
-        If it has no cells.
-    ImportError
-        Without jupytext.
-
-    Examples
-    --------
     >>> read(lessons(4)[0]).cells[0].source.splitlines()[0]
     '# From dual to primal: weights in place of kernel evaluations'
     """
@@ -126,28 +76,12 @@ def read(path):
 
 
 def notebooks(out, paths=None):
-    """Write lessons as notebooks, with the files that they read beside them.
+    """Write lessons as notebooks into a folder, with the files that they read; their paths.
 
-    Parameters
-    ----------
-    out : path
-        Folder; made if it does not exist.
-    paths : list of Path, optional
-        Lessons; all of them unless told.
-
-    Returns
-    -------
-    list of Path
-        The notebooks, in order.
-
-    Raises
-    ------
-    ValueError
-        If a file of the same name is there: it may hold somebody's work.
-    ImportError
-        Without jupytext.
+    Nothing is overwritten: a file of the same name may hold somebody's work. All lessons, or
+    `paths`.
     """
-    import nbformat
+    nbformat, = need("nbformat")
     out, paths = Path(out), paths or lessons()
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out: a folder expected, {out} is a file")
@@ -156,7 +90,7 @@ def notebooks(out, paths=None):
         if target.exists():
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
                              "somebody's work: choose another folder")
-    read_all = {target: read(path) for target, path in targets.items()}
+    made = {target: read(path) for target, path in targets.items()}     # before anything is written
     out.mkdir(parents=True, exist_ok=True)
     for name in BESIDE:
         if (TUTORIALS / name).is_dir():
@@ -164,65 +98,47 @@ def notebooks(out, paths=None):
                             ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(TUTORIALS / name, out / name)
-    for target, notebook in read_all.items():
+    for target, notebook in made.items():
         nbformat.write(notebook, target)
     return list(targets)
 
 
 def execute(path, progress=None):
-    """Run a notebook from top to bottom in a kernel of its own.
+    """Run a notebook from top to bottom in a kernel of its own, in its folder; it with outputs.
 
-    Parameters
-    ----------
-    path : Path
-        Notebook; its folder is the working directory.
-    progress : callable, optional
-        Called with the number of each cell, from 1, and how many there are.
-
-    Returns
-    -------
-    nbformat.NotebookNode
-        With outputs.
-
-    Raises
-    ------
-    LessonError
-        If a cell fails: names the lesson, the cell, its first line and the error.
-    ImportError
-        Without nbclient or ipykernel.
+    progress: called with the number of each cell, from 1, and how many there are. A LessonError
+    names the lesson, the cell, its first line and the error.
     """
     nbclient, nbformat, _ = need("nbclient", "nbformat", "ipykernel")
     notebook = nbformat.read(path, as_version=4)
     step = (lambda cell, cell_index: progress(cell_index + 1, len(notebook.cells))) \
         if progress else None
-    with tempfile.TemporaryDirectory() as empty:
-        # This Python's kernel, and no start-up files of the reader's IPython. A thread on each core
-        # makes BLAS slower at these sizes, and ten times slower where the cores are busy.
-        env = {"OPENBLAS_NUM_THREADS": "1", **os.environ, "IPYTHONDIR": empty,
-               "JUPYTER_PREFER_ENV_PATH": "1"}
-        env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
-        client = nbclient.NotebookClient(
-            notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),
-            resources={"metadata": {"path": str(path.parent)}}, on_cell_start=step)
-        try:
-            _apart(client, env=env, cwd=str(path.parent))
-        except nbclient.exceptions.CellExecutionError as error:
-            n, cell = next((n, cell) for n, cell in enumerate(notebook.cells, 1)
-                           if any(output.output_type == "error" for output in
-                                  cell.get("outputs", ())))
-            raise LessonError(f"{path.stem}, cell {n} ({cell.source.splitlines()[0]!r}): "
-                              f"{error.ename}: {error.evalue}") from error
-        except nbclient.exceptions.DeadKernelError as error:
-            raise LessonError(f"{path.stem}: its kernel died") from error
+    client = nbclient.NotebookClient(
+        notebook, timeout=None, kernel_name="python3", extra_arguments=list(KERNEL),
+        resources={"metadata": {"path": str(path.parent)}}, on_cell_start=step)
+    try:
+        _apart(client, str(path.parent))
+    except nbclient.exceptions.CellExecutionError as error:
+        n, cell = next((n, cell) for n, cell in enumerate(notebook.cells, 1) if any(
+            output.output_type == "error" for output in cell.get("outputs", ())))
+        raise LessonError(f"{path.stem}, cell {n} ({cell.source.splitlines()[0]!r}): "
+                          f"{error.ename}: {error.evalue}") from error
+    except nbclient.exceptions.DeadKernelError as error:
+        raise LessonError(f"{path.stem}: its kernel died") from error
     for cell in notebook.cells:
         cell.outputs = _joined(cell.get("outputs", ()))
     return notebook
 
 
-def _apart(client, **options):
+def _apart(client, folder):
     """Execute in a thread, so that Ctrl-C reaches us, and take the kernel along with it."""
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(asyncio.run, client.async_execute(**options))
+    with tempfile.TemporaryDirectory() as empty, ThreadPoolExecutor(1) as pool:
+        # This Python's kernel, and no start-up files of the reader's IPython. A thread on each core
+        # makes BLAS slower at these sizes, and ten times slower where the cores are busy.
+        env = {"OPENBLAS_NUM_THREADS": "1", **os.environ, "IPYTHONDIR": empty,
+               "JUPYTER_PREFER_ENV_PATH": "1"}
+        env.pop("MPLBACKEND", None)                                 # the kernel's inline backend
+        done = pool.submit(asyncio.run, client.async_execute(env=env, cwd=folder))
         try:
             done.result()
         except KeyboardInterrupt:
