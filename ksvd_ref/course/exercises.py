@@ -244,11 +244,7 @@ def one_line(value, to=str, most=300):
 
 
 def described(value):
-    """What came, in a few words.
-
-    >>> described([1, 2])
-    'a list of 2'
-    """
+    """What came, in a few words, such as "a list of 2"."""
     if hasattr(value, "shape"):
         return f"an array of shape {one_line(value.shape)}"
     if isinstance(value, (tuple, list)):
