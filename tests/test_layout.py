@@ -23,12 +23,15 @@ ALLOWED = {             # module -> what it may import of ours
     "course.transformer": {"backend", "linalg", "attention.smoother", "attention.filters"},
     "course.training": {"inputs"},
     "course.datasets": set(), "course.plots": set(), "course.exercises": set(),
-    "course.notebooks": set(), "course.book": {"course.notebooks", "course.index"},
+    "course.marking": {"course.exercises"},
+    "course.typeset": {"course.index", "course.notebooks"},
+    "course.notebooks": set(), "course.book": {"course.notebooks", "course.typeset"},
     "course.index": {"__init__"},       # and by it every module, whose docstrings it reads
     "course.__init__": set(),
     "command.files": set(), "command.__init__": set(),
     "command.main": {"backend", "kernels", "features", "equations", "command.files",
                      "course.datasets", "course.index", "course.plots", "course.exercises",
+                     "course.marking",
                      "course.notebooks", "course.book"},
     "__main__": {"command.main"}, "__init__": set(),
 }
