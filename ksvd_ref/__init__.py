@@ -6,6 +6,7 @@
     features  primal    Phi, Psi, K = Phi Psi^T;   W_e, W_r without K, the objective J
     triangles           R with R^T R = Phi^T Phi, behind primal
     large     nystrom   both for large K and many rows: blocks, or a few rows and columns
+    solution            one matrix, solved by both routes
     equations           every equation of the derivation as a residual on your own matrix
     attention           attention as a kernel smoother, and Primal-Attention
     course              the data, figures, exercises, notebooks and pages of the lessons
@@ -17,7 +18,7 @@ import importlib
 
 __version__ = "0.1.0"
 MODULES = ["backend", "inputs", "linalg", "kernels", "features", "dual", "triangles", "primal",
-           "large", "nystrom", "equations"]
+           "large", "nystrom", "solution", "equations"]
 WINGS = ["attention", "course", "command"]
 __all__ = MODULES + WINGS
 

@@ -79,7 +79,7 @@ def s():
 def dual_half(s, left, right):
     """The dual vectors, as they are and as they meet the primal ones, times a factor each."""
     return {"H_e": s.H_e * left, "H_r": s.H_r * right,
-            "turned": (s.turned[0] * left, s.turned[1] * right)}
+            "aligned": (s.aligned[0] * left, s.aligned[1] * right)}
 
 
 MEAN = np.array([[0.1, -0.2, 0.3, 0.1]])
@@ -155,12 +155,12 @@ def test_a_tie_is_aligned_even_where_the_rank_cuts_through_it():
     s = equations.solution(Phi, Psi, rank=3)
     # without alignment the two bases of the block differ (by about 1), with it they agree
     assert abs(Phi @ raw[1].W_e - raw[0].H_e * raw[0].sigma).max() > 1e-3
-    assert equations.constraints(s) < 1e-13         # rounding of an 8 x 7 problem
+    assert s.size(equations.constraints(s)) < 1e-13         # rounding of an 8 x 7 problem
 
 
 def test_a_sign_that_differs_is_not_aligned_away(s):
-    turned = equations.solution(s.Phi, s.Psi)
-    flipped = turned._replace(W_e=-turned.W_e, W_r=-turned.W_r)     # stationary, another pair
+    again = equations.solution(s.Phi, s.Psi)
+    flipped = again._replace(W_e=-again.W_e, W_r=-again.W_r)        # stationary, another pair
     assert [r.tag for r in equations.residuals(flipped) if not r.ok] == \
         ["K.11", "K.12", "K.14", "K.20"]
 

@@ -1,0 +1,210 @@
+"""One matrix K = Phi Psi^T, solved by both routes: all that the equations speak of.
+
+Phi, Psi          (N, p), (M, p)    features of the rows and of the columns, each of norm 1
+H_e, sigma, H_r                     the dual half: from K alone (dual.py)
+W_e, W_r          (p, s)            the primal half: from Phi and Psi alone (primal.py)
+delta             (s,)              how well a component is determined: min(sigma_l, distance of
+                                    sigma_l from the other sigma) / sigma_1, ties excepted
+cond                                |Phi| |Psi| / sigma_1: what forming Phi Psi^T itself may lose
+
+Every equation is homogeneous in Phi and in Psi. Dividing them by their norms loses nothing, and
+data of any size (1e-150, 1e150) can then be squared.
+
+No equation: it solves, and equations.py says what must hold.
+"""
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dual, features, large, primal
+from .backend import like, namespace
+from .inputs import arrays
+from .linalg import check_rank, numerical_rank, spectral_norm, svd
+
+ROUNDINGS = 128.0       # how many an equation may be off; see Solution.rounding
+
+
+class Solution(NamedTuple):
+    """Both halves of one matrix, and what they are compared with."""
+
+    Phi: Any                # (N, p)
+    Psi: Any                # (M, p)
+    K: Any                  # (N, M)
+    scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
+    rounding: float         # one rounding of this K, sqrt(max(N, M, p)) eps cond
+    rank: int               # numerical rank of K
+
+    H_e: Any                # (N, s)   from K alone
+    sigma: Any              # (s,)
+    H_r: Any                # (M, s)
+    E: Any                  # (N, s)   K H_r
+    R: Any                  # (M, s)   K^T H_e
+    Lambda: Any             # (s,)     1 / sigma
+    spectrum: Any           # (min(N, M),) or (p,)   all that can be nonzero
+
+    W_e: Any                # (p, s)   from Phi and Psi alone
+    W_r: Any                # (p, s)
+    primal_spectrum: Any    # (min(N, M, p),)   all singular values
+
+    delta: Any              # (s,)     how well each component is determined, at most 1
+    aligned: Any            # H_e, H_r in the basis and with the signs of the primal
+    pca: Any                # Primal of Psi = Phi
+    transposed: Any         # Primal of K^T
+    given: Any              # (N, M)   the bare matrix, as the reader gave it
+    compatible: Any         # its feature maps
+    Phi_new: Any            # (n, p)   features of new rows x
+    Psi_new: Any            # (n, p)   features of new columns z
+    K_rows: Any             # (n, M)   kappa(x, z_j)
+    K_columns: Any          # (N, n)   kappa(x_i, z)
+    probe: Any              # W_e, W_r, Lambda that are no solution
+
+    @property
+    def sigma_1(self):
+        return self.spectrum[0]
+
+    @property
+    def eye(self):
+        """The identity of as many rows as there are components."""
+        return namespace(self.K).eye(self.sigma.shape[0], **like(self.K))
+
+    def J(self, W_e, W_r, Lambda):
+        """`primal.objective` at these weights."""
+        return primal.objective(W_e, W_r, Lambda, self.Phi, self.Psi)
+
+    def dJ(self, W_e, W_r, Lambda):
+        """`primal.gradient` at these weights."""
+        return primal.gradient(W_e, W_r, Lambda, self.Phi, self.Psi)
+
+    def shifted(self, H_e, H_r):
+        """[0 K; Kᵀ 0] [Hₑ; Hᵣ] as two blocks; the matrix is formed only while it is small."""
+        N, M = self.K.shape
+        if N + M > 1000:
+            return self.K @ H_r, self.K.T @ H_e
+        S = dual.shifted_matrix(self.K)
+        product = S[:, :N] @ H_e + S[:, N:] @ H_r
+        return product[:N, :], product[N:, :]
+
+    def size(self, terms):
+        """How far off an equation is: the largest of its terms, a number that is 0 on paper."""
+        sizes, sigma_1 = [], float(self.sigma_1)
+        for term in terms:
+            if isinstance(term, Weighted):
+                sizes += [_norm(A, term.weight) for A in term.differences]
+            elif isinstance(term, Lengths):
+                sizes.append(abs(_norm(term.one) - _norm(term.other)) / sigma_1)
+            else:
+                sizes.append(_norm(term) / sigma_1)
+        return float(np.max(sizes))                 # NaN if one is
+
+
+class Weighted:
+    """Differences that do not have the unit of K: a weight for all of them, or for each column."""
+
+    def __init__(self, weight, *differences):
+        self.weight, self.differences = weight, differences
+
+
+class Lengths(NamedTuple):
+    """Two arrays, in the unit of K, of one norm."""
+
+    one: Any
+    other: Any
+
+
+def _norm(A, weight=1):
+    """Frobenius norm, times a number; or the largest norm of a column, each with its weight."""
+    xp = namespace(A)
+    axis = None if isinstance(weight, int) else 0
+    return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * weight))
+
+
+@arrays(Phi="N p", Psi="M p", given="N M")
+def solution(Phi, Psi, *, rank=None, given=None):
+    """Dual and primal solution of K = Phi Psi^T, each by its own route.
+
+    rank: number of components, from 1 to the numerical rank of K, since Lambda = 1 / sigma, and
+    that unless told. given: the matrix whose compatible maps Phi and Psi are, if they are.
+
+    >>> solution([[2, 0], [0, 1]], [[1, 0], [0, 1]]).Lambda                # K / 2 = diag(1, 1/2)
+    array([1., 2.])
+    """
+    Phi, Psi, norms = _of_norm_1(Phi, Psi)
+    K, (N, p), M = Phi @ Psi.T, Phi.shape, Psi.shape[0]
+    low = has_low_rank(N, M, p)                     # p components are all that there are
+    H_e, spectrum, H_r = large.golub_kahan(K, p) if low else dual.solve(K, min(N, M))
+    r, rounding = _rank(Phi, Psi, spectrum)
+    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
+    W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
+    # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
+    H_e, H_r, W_e, W_r = (A[:, :r] for A in (H_e, H_r, W_e, W_r))
+    T, delta = _alignment(H_e, spectrum[:r], H_r, Phi @ W_e, Psi @ W_r)
+    if given is None:                               # K^+ from the few components, if they are few
+        inverse = (H_r / spectrum[:r]) @ H_e.T if low else None
+        given, compatible = K, features.compatible(K, inverse)
+    else:
+        given, compatible = given / norms[0] / norms[1], (Phi, Psi)
+    found = dual.Dual(H_e[:, :s], spectrum[:s], H_r[:, :s])
+    return Solution(
+        Phi=Phi, Psi=Psi, K=K, scale=norms[0] * norms[1], rounding=rounding, rank=r,
+        **found._asdict(), E=dual.e_scores(K, found), R=dual.r_scores(K, found),
+        Lambda=1.0 / found.sigma, spectrum=spectrum,
+        W_e=W_e[:, :s], W_r=W_r[:, :s], primal_spectrum=primal_spectrum, delta=delta[:s],
+        aligned=((H_e @ T)[:, :s], (H_r @ T)[:, :s]), pca=primal.solve(Phi, Phi),
+        transposed=primal.solve(Psi, Phi, s), given=given, compatible=compatible,
+        **_drawn(Phi, Psi, K, s))
+
+
+def has_low_rank(N, M, p):
+    """Whether K has so few features that block Golub-Kahan finds its spectrum before the SVD does.
+
+    >>> has_low_rank(1000, 2000, 64), has_low_rank(64, 64, 32)
+    (True, False)
+    """
+    return min(N, M) > 500 and 10 * p <= min(N, M)
+
+
+def _of_norm_1(Phi, Psi):
+    """Both features divided by their norms, and the norms."""
+    norms = spectral_norm(Phi), spectral_norm(Psi)
+    if not 0.0 < norms[0] * norms[1] < float(namespace(Phi).finfo(Phi.dtype).max):
+        raise ValueError("K = Phi Psi^T must not be zero, nor overflow or underflow: got features "
+                         f"of norms {norms[0]:.3g} and {norms[1]:.3g}")
+    return Phi / norms[0], Psi / norms[1], norms
+
+
+def _rank(Phi, Psi, spectrum):
+    """Numerical rank of K, and the size of one rounding, relative to sigma_1."""
+    (N, p), M, sigma_1 = Phi.shape, Psi.shape[0], float(spectrum[0])
+    r = min(p, numerical_rank(spectrum, N, M, 1.0))
+    if r == 0:
+        raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")
+    # Rounding in an SVD or a QR adds up like a random walk. The coarser of two precisions counts.
+    eps = max(float(namespace(A).finfo(A.dtype).eps) for A in (Phi, Psi))
+    rounding = max(N, M, p) ** 0.5 * eps / sigma_1
+    if ROUNDINGS * rounding > 0.01:
+        raise ValueError(f"sigma_1 = {sigma_1:.1e} |Phi| |Psi| is lost in rounding: "
+                         f"{spectrum.dtype} cannot verify anything here")
+    return r, rounding
+
+
+def _alignment(H_e, sigma, H_r, E, R):
+    """T that turns the dual vectors to the primal ones, within what V12, V13 leave free; delta."""
+    xp = namespace(H_e, H_r)
+    gap, top = xp.abs(sigma[:, None] - sigma[None, :]), float(sigma[0])
+    tied = gap <= top * float(xp.finfo(sigma.dtype).eps) ** (1 / 3)
+    # H_e^T E = T Sigma on paper, so T is its polar factor: 1 or -1 for a single sigma.
+    U, _, V = svd(xp.where(tied, H_e.T @ E + H_r.T @ R, 0.0))
+    return U @ V.T, xp.minimum(sigma, xp.min(xp.where(tied, top, gap), axis=1)) / top
+
+
+def _drawn(Phi, Psi, K, s):
+    """New rows and columns, which mix old ones, and weights that are no solution."""
+    xp, rng = namespace(Phi, Psi), np.random.default_rng(0)
+    (N, p), M = Phi.shape, Psi.shape[0]
+
+    def draw(*shape):
+        return xp.asarray(rng.standard_normal(shape), **like(Phi))
+    rows, columns = draw(3, N) / N ** 0.5, draw(3, M) / M ** 0.5
+    return {"Phi_new": rows @ Phi, "Psi_new": columns @ Psi,
+            "K_rows": rows @ K, "K_columns": K @ columns.T,
+            "probe": (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s)))}
