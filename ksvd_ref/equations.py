@@ -330,8 +330,8 @@ def rotation_is_the_same_on_both_sides(s):
 
     K.15 in another basis, and K.15 itself only if Q keeps Σ. Here Q is a reflection.
     """
-    ones = namespace(s.sigma).ones_like(s.sigma)[:, None]
-    Q = s.eye - 2 * ones @ ones.T / s.sigma.shape[0]
+    v = (s.sigma + s.sigma_1)[:, None]
+    Q = s.eye - 2 * v @ v.T / (v.T @ v)
     H_e, H_r, Sigma = s.H_e @ Q, s.H_r @ Q, (Q.T * s.sigma) @ Q
     return [s.K @ H_r - H_e @ Sigma, s.K.T @ H_e - H_r @ Sigma]
 

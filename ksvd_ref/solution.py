@@ -114,7 +114,7 @@ class Lengths(NamedTuple):
 def _norm(A, weight=1):
     """Frobenius norm, times a number; or the largest norm of a column, each with its weight."""
     xp = namespace(A)
-    axis = None if isinstance(weight, int) else 0
+    axis = 0 if getattr(weight, "shape", ()) else None
     return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * weight))
 
 

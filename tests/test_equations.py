@@ -93,6 +93,9 @@ PERTURBED = {
     "Lambda = Sigma": (lambda s: {"Lambda": s.sigma}, "K.11 K.13 K.17 K.18 K.22 V3 V8 V15 V17"),
     "W_e and W_r exchanged": (lambda s: {"W_e": s.W_r, "W_r": s.W_e},
                               "K.10 K.11 K.12 K.14 K.17 K.18 K.20 K.22 V3 V4 V6 V8"),
+    # both equations of K.15 hold as before, and both halves are orthonormal: but Sigma > 0 does not
+    "a negative sigma": (lambda s: {"sigma": s.sigma * [1, 1, 1, -1], "H_e": s.H_e * [1, 1, 1, -1]},
+                         "K.7 K.21 K.23 K.39 V4 V8 V10 V14 V17"),
     "H without norm 1": (lambda s: dual_half(s, 2, 2),
                          "K.7 K.11 K.12 K.13 K.14 K.20 K.21 K.23 EY V10 V12 V15"),
     "a rank too small": (lambda s: {"rank": s.rank - 1}, "V11 V16"),
@@ -145,6 +148,8 @@ def test_every_residual_says_what_and_whence(s):
     for residual in equations.residuals(s):
         assert residual.statement and residual.source and len(residual.statement) < 80
         assert residual.ok == (residual.value <= residual.tolerance)
+    for function in equations.EQUATIONS:
+        assert len(function.__doc__.splitlines()) <= 8      # the source included
 
 
 def test_a_tie_is_aligned_even_where_the_rank_cuts_through_it():

@@ -63,7 +63,7 @@ def test_numpy(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.eye(3).astype(dtype))
     x = files.read(tmp_path / "x.npy").arrays["A"]
     np.testing.assert_array_equal(x, np.eye(3))
-    if np.dtype(dtype).kind == "f":                     # nothing that as_matrix would refuse
+    if np.dtype(dtype).kind == "f":                     # nothing that as_array would refuse
         assert x.dtype == (np.float32 if dtype == "float32" else np.float64) and x.dtype.isnative
 
 

@@ -129,7 +129,7 @@ def test_plot(command, out):
 
 
 def test_an_equation_that_fails_gives_status_1(command, monkeypatch):
-    monkeypatch.setattr(equations, "C", 0.0)            # no rounding allowed
+    monkeypatch.setattr(equations, "ROUNDINGS", 0.0)    # no rounding allowed
     np.save("A.npy", np.random.default_rng(4).standard_normal((5, 4)))
     status, out, _ = command("verify", "A.npy")
     assert status == 1 and "DOES NOT HOLD" in out and "35 of 35" not in out

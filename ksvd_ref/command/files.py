@@ -18,28 +18,12 @@ class File(NamedTuple):
 
 
 def read(path):
-    r"""Arrays of a file; a text table may have a header row and a label column.
+    r"""Arrays of a .npy, .npz, .csv, .tsv or .txt file, with the labels that it holds.
 
-    Parameters
-    ----------
-    path : str or Path
-        .npy, .npz, .csv, .tsv or .txt. In an .npz, text arrays named rows, columns, names (of both)
-        or labels (of both) are labels.
+    A text table may have a header row and a label column. In an .npz, text arrays named rows,
+    columns, names (of both) or labels (of both) are labels. Refused, with what was found and what
+    is wanted: no numbers, pickled objects, rows of different length, text inside the table.
 
-    Returns
-    -------
-    File
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it holds no numbers, pickled objects, rows of different length, or text inside the table.
-        The message says what was found and what is wanted.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "points.csv")
@@ -76,12 +60,39 @@ def _read_numpy(path):
 
 
 def _real(array):
-    """float16, longdouble and big-endian as float64; as_matrix refuses what is no number."""
+    """float16, longdouble and big-endian as float64; as_array refuses what is no number."""
     plain = array.dtype.kind != "f" or array.dtype in (np.float32, np.float64)
     return array if plain else array.astype(np.float64)
 
 
 def _read_text(path, suffix):
+    table = _cells(path, suffix)
+    first = table[0][1]
+    corner = first[0] == "" and len(first) > 1          # as pandas writes an index
+    header = corner or all(_number(cell) is None for cell in first[1:] or first)
+    body = table[header:]
+    if not body:
+        raise ValueError("a table of numbers expected, found only a header")
+    # A label column: no first cell is a number, or the header has an empty corner above it.
+    labelled = corner or all(_number(row[0]) is None for _, row in body)
+    if len(body[0][1]) == labelled:
+        raise ValueError("a table of numbers expected, found only labels"
+                         + " (cells of a .tsv are separated by tabs)" * (suffix == ".tsv"))
+    for n, row in body if labelled and not corner else ():
+        if set(row[0]) <= set("0123456789.,_+-−%$€ "):
+            raise ValueError(f"a name, or a number with a decimal point and nothing else expected, "
+                             f"found {row[0]!r} in line {n}, column 1")
+    A = _numbers(body, labelled)
+    width, columns = A.shape[1], first if header else None
+    if header and len(columns) not in (width, width + labelled):
+        raise ValueError(f"a header of {width} names expected, found {len(columns)} in line "
+                         f"{table[0][0]}")
+    columns = columns and columns[-width:]              # the cell above the labels may be missing
+    return File({"A": A}, [row[0] for _, row in body] if labelled else None, columns)
+
+
+def _cells(path, suffix):
+    """The rows of a text table, each with the number of its line."""
     try:
         lines = list(enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1))
     except UnicodeDecodeError as error:
@@ -93,27 +104,16 @@ def _read_text(path, suffix):
         raise ValueError("a table of numbers expected, found an empty file")
     mark = "\t" if suffix == ".tsv" else max(",;\t", key=lines[0][1].count)
     try:
-        table = [(n, line.split() if mark not in line else
-                  [cell.strip() for cell in next(csv.reader([line], delimiter=mark))])
-                 for n, line in lines]
+        return [(n, line.split() if mark not in line else
+                 [cell.strip() for cell in next(csv.reader([line], delimiter=mark))])
+                for n, line in lines]
     except csv.Error as error:
         raise ValueError(f"a table of numbers expected, found something else ({error})") from error
-    first = table[0][1]
-    corner = first[0] == "" and len(first) > 1          # as pandas writes an index
-    header = corner or all(_number(cell) is None for cell in first[1:] or first)
-    body = table[header:]
-    if not body:
-        raise ValueError("a table of numbers expected, found only a header")
-    # A label column: no first cell is a number, or the header has an empty corner above it.
-    labelled = corner or all(_number(row[0]) is None for _, row in body)
+
+
+def _numbers(body, labelled):
+    """The matrix of a table, whose first column may hold labels."""
     width = len(body[0][1])
-    if width == labelled:
-        raise ValueError("a table of numbers expected, found only labels"
-                         + " (cells of a .tsv are separated by tabs)" * (suffix == ".tsv"))
-    for n, row in body if labelled and not corner else ():
-        if set(row[0]) <= set("0123456789.,_+-−%$€ "):
-            raise ValueError(f"a name, or a number with a decimal point and nothing else expected, "
-                             f"found {row[0]!r} in line {n}, column 1")
     A = np.empty((len(body), width - labelled))
     for i, (n, row) in enumerate(body):
         if len(row) != width:
@@ -125,12 +125,7 @@ def _read_text(path, suffix):
                 raise ValueError(f"a number expected, found {cell!r} in line {n}, "
                                  f"column {j + labelled + 1}")
             A[i, j] = value
-    columns = first if header else None
-    if header and len(columns) not in (width, A.shape[1]):
-        raise ValueError(f"a header of {A.shape[1]} names expected, found {len(columns)} in line "
-                         f"{table[0][0]}")
-    columns = columns and columns[-A.shape[1]:]         # the cell above the labels may be missing
-    return File({"A": A}, [row[0] for _, row in body] if labelled else None, columns)
+    return A
 
 
 def _number(cell):
