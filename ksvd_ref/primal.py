@@ -68,7 +68,7 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
     """
     xp = namespace(W_e, W_r, Lambda, Phi, Psi)
     E, R = Phi @ W_e, Psi @ W_r
-    return 0.5 * xp.sum(E * E * Lambda) + 0.5 * xp.sum(R * R * Lambda) - xp.sum(W_e * W_r)
+    return (xp.sum(E * E * Lambda) + xp.sum(R * R * Lambda)) / 2 - xp.sum(W_e * W_r)
 
 
 @arrays(**POINT)

@@ -17,7 +17,7 @@ BARE = {                        # public modules without @arrays, and why
     "backend": "decides which library it is", "inputs": "is the decorator",
     "linalg": "below the decorator: the public function that calls has looked",
     "triangles": "the same", "attention": "has its own checks still",
-    "equations": "what it is given goes through dual and primal",
+    "solution": "what it is given goes through dual and primal", "equations": "the same",
 }
 OTHERS = {                      # public functions without a call, and why
     "large.solve_chunks": "takes an iterable; each block goes through large.factor",

@@ -153,7 +153,7 @@ def write_notebooks(options):
 
 def check_files(options):
     """The reader's answers to the exercises: a table for each file, or one row."""
-    from ..course import exercises, marking
+    exercises, marking = course.exercises, course.marking
     line = exercises.one_line                       # a name may hold what steers a terminal
     wanted = exercises.wanted(options.lesson)
     for file in options.files:
