@@ -4,13 +4,27 @@ And every check of the exercises on the reader's own answers. Modules load when 
 NumPy only when there is something to compute, so that --help answers at once.
 """
 import argparse
+import contextlib
 import csv
+import errno
 import os
+import re
 import sys
 import textwrap
+import traceback
 from pathlib import Path
 
-from .. import command, course
+from .. import __version__, command, course
+
+THREADS = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
+EXAMPLES = """examples:
+  ksvd-ref                                          35 equations on an attention head
+  ksvd-ref verify points.csv --plot points.png      the same for a matrix of yours, and a figure
+  ksvd-ref verify X.csv Z.csv --kernel rbf --gamma 0.5
+  ksvd-ref verify dump.npz --array attn --index 0,3
+  ksvd-ref verify - --json < points.csv             from standard input, for a program
+  ksvd-ref equations K.12                           what one equation says, and where it is
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,8 +34,35 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see ksvd-ref --help)")
 
 
+class Stream:
+    """An output whose reader may go (ksvd-ref | head): what nobody reads is dropped."""
+
+    def __init__(self, stream):
+        self.stream, self.read = stream, True
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def _try(self, what, *args):
+        try:
+            return what(*args) if self.read else None
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EINVAL):
+                raise
+            self.read = False
+            with contextlib.suppress(OSError, ValueError):      # Python flushes it again at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+
+    def write(self, text):
+        self._try(self.stream.write, text)
+        return len(text)
+
+    def flush(self):
+        self._try(self.stream.flush)
+
+
 def main(argv=None):
-    """Run the command; the exit status is 0 if all equations hold, 1 if not, 2 for bad input.
+    """Run the command; the exit status is 0 if all equations hold, 1 if not, 2 for all else.
 
     >>> main(["equations", "K.12"])                             # doctest: +ELLIPSIS
     K.12  Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ
@@ -32,27 +73,56 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):
             # Formulas are Unicode in any locale, and names of files are any bytes.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    try:
-        options = _parser().parse_args(argv)
-        status = options.run(options)
-        if sys.stdout:
-            sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("ksvd-ref: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:                         # ksvd-ref | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (OSError, TypeError, ValueError, ImportError) as error:
-        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    if "numpy" not in sys.modules and not set(THREADS) & set(os.environ):
+        os.environ.update(dict.fromkeys(THREADS, "1"))  # a second BLAS thread is slower here
+    with contextlib.redirect_stdout(Stream(sys.stdout)) if sys.stdout else contextlib.nullcontext():
+        try:
+            options = _parser().parse_args(_joined(sys.argv[1:] if argv is None else argv))
+            return options.run(options)
+        except KeyboardInterrupt:
+            return _failed("interrupted", 130)
+        except (OSError, TypeError, ValueError, ImportError) as error:
+            return _failed(error)
+        except MemoryError as error:
+            return _failed(f"out of memory: {error}".removesuffix(": "))
+        except Exception as error:                  # status 1 is kept for what does not hold
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            return _failed(f"unforeseen {type(error).__name__}: {error} "
+                           f"({Path(frame.filename).name}, line {frame.lineno}): please report it")
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+
+
+def _failed(what, status=2):
+    line = " ".join(str(what).split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    print("ksvd-ref: " + (line if len(line) < 1000 else line[:1000] + " ..."), file=sys.stderr)
+    return status
+
+
+def _joined(argv):
+    """Words in which a negative number is the value of the option before it, as in --coef0 -1e-3.
+
+    >>> _joined(["verify", "X.npy", "--coef0", "-1e-3", "--index", "-1,2"])
+    ['verify', 'X.npy', '--coef0=-1e-3', '--index=-1,2']
+    """
+    words = []
+    for word in argv:
+        if words and re.fullmatch("--[a-z0-9]+", words[-1]) and re.fullmatch(
+                r"-[0-9.][0-9.,eE+-]*", word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _parser():
     top = Parser(prog="ksvd-ref", description="Every equation of the kernel SVD, checked on a "
-                 "matrix. Without a command: on an attention head of a pretrained language model.")
+                 "matrix. Without a command: on an attention head of a pretrained language model.",
+                 epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.set_defaults(run=lambda options: command.verify.demo())
+    top.add_argument("--version", action="version", version=f"ksvd-ref {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     def add(name, run, help, description):
@@ -61,7 +131,8 @@ def _parser():
         return one.add_argument
     _verify_options(add("verify", lambda options: command.verify.verify_files(options),
                         "the same for your own matrix or data",
-                        "Check every equation on your own matrix."))
+                        "Check every equation on your own matrix. Status 0: all hold; 1: one does "
+                        "not; 2: anything else."))
     option = add("equations", list_equations,
                  "list the equations: statement, source, function, lesson, test",
                  "List the equations: tag, statement, source, functions, lessons, tests.")
@@ -74,7 +145,7 @@ def _parser():
 
 def _verify_options(option):
     option("file", metavar="FILE", type=Path, help=".npy, .npz (an array K or A, or a pair Phi, "
-           "Psi or Q, K or X, Z), .csv, .tsv or .txt")
+           "Psi or Q, K or X, Z), .csv, .tsv or .txt; - reads standard input")
     option("file2", metavar="FILE2", type=Path, nargs="?",
            help="FILE and FILE2 are then the data X and Z of the kernel")
     option("--rank", type=int, metavar="S",
@@ -88,7 +159,24 @@ def _verify_options(option):
             kernel for kernel, has in command.KERNELS.items() if name in has))
     option("--plot", metavar="OUT", type=Path,
            help="draw the matrix, its spectrum and both embeddings (.png, .pdf, .svg)")
+    option("--save", metavar="OUT", type=Path,
+           help="write sigma, H_e, H_r, W_e, W_r, E, R and the labels (.npz)")
     option("--json", action="store_true", help="print the result as JSON")
+    option("--array", metavar="NAME", help="the array of an .npz that is the matrix")
+    option("--index", metavar="I,J", type=_index,
+           help="one matrix of an array with more axes, such as 0,3 of (layers, heads, N, N)")
+    for name, what in (("header", "the first row of a table holds names"),
+                       ("labels", "the first column of a table holds names")):
+        option(f"--{name}", action=argparse.BooleanOptionalAction, help=f"{what}, or not")
+    option("--delimiter", metavar="D", help="between the cells of a table: a character, or tab")
+    option("--decimal", choices=(".", ","), help="the decimal mark of a table")
+
+
+def _index(text):
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"numbers such as 0,3 expected, got {text}") from None
 
 
 def _course_commands(add):
@@ -124,13 +212,29 @@ def list_equations(options):
     if options.into and options.tags:
         raise ValueError(f"--into writes the whole table, got the tags {', '.join(options.tags)}")
     if options.into:
-        options.into.write_text(index.renewed(options.into.read_text("utf-8")), "utf-8")
+        _renew(options.into.resolve(), index)
         return 0
     chosen = [found[tag] for tag in options.tags or found]
     print("\n".join(map(index.text, chosen)))
     if not index.cells():
         print("\nLessons, tests, and what only they say, are beside the package in a clone.")
     return 0
+
+
+def _renew(path, index):
+    """Put the table into a page, in the line ends that the page has: wholly or not at all."""
+    page = path.read_bytes().decode("utf-8")
+    before, begin, rest = index.renewed(page).partition(index.BEGIN)
+    inside, end, after = rest.partition(index.END)
+    if "\r\n" in page:
+        inside = inside.replace("\n", "\r\n")
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.write_bytes("".join((before, begin, inside, end, after)).encode("utf-8"))
+        draft.chmod(path.stat().st_mode & 0o777)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_book(options):
