@@ -5,10 +5,11 @@
     matrix      which matrix: arrays of his files, a kernel, what it will cost
     files       the reader's own arrays
     tables      frame       a table of text; which of it are names
+    lessons     the course from a shell
 """
 import importlib
 
-MODULES = ["verify", "matrix", "files", "tables", "frame"]
+MODULES = ["verify", "matrix", "files", "tables", "frame", "lessons"]
 __all__ = MODULES
 KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",),
            "exponential": ("scale",), "cosine": (), "softmax": ("scale",), "sne": ("gamma",)}

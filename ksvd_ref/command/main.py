@@ -1,16 +1,14 @@
 """The command line: every equation on a real attention head, or on the reader's own matrix.
 
-And every check of the exercises on the reader's own answers. Modules load when they are named,
+And the course from a shell: lessons.py. Modules load when they are named,
 NumPy only when there is something to compute, so that --help answers at once.
 """
 import argparse
 import contextlib
-import csv
 import errno
 import os
 import re
 import sys
-import textwrap
 import traceback
 from pathlib import Path
 
@@ -180,22 +178,27 @@ def _index(text):
 
 
 def _course_commands(add):
-    option = add("book", write_book, "run the lessons and write them as a static site",
+    option = add("book", lambda options: command.lessons.book(options),
+                 "run the lessons and write them as a static site",
                  "Run the lessons and write them as a static site.")
     option("--out", metavar="DIR", type=Path, default=Path("book"),
            help="a new folder, or an earlier book (default: book)")
     option("--lesson", metavar="N", type=int, help="only this lesson")
-    option = add("notebooks", write_notebooks, "write the lessons as Jupyter notebooks",
+    option = add("notebooks", lambda options: command.lessons.notebooks(options),
+                 "write the lessons as Jupyter notebooks",
                  "Write the lessons as Jupyter notebooks.")
     option("--out", metavar="DIR", type=Path, required=True,
            help="a folder without earlier notebooks")
-    option = add("check", check_files, "your answers to the exercises of the lessons",
+    option = add("check", lambda options: command.lessons.check(options),
+                 "your answers to the exercises of the lessons",
                  "Run the checks of the exercises on your own file. It may be a whole lesson or "
                  "your functions alone.")
-    option("files", metavar="FILE", type=Path, nargs="+", help="a .py or .ipynb file")
+    option("files", metavar="FILE", type=Path, nargs="+",
+           help="a .py or .ipynb file, or a folder of them")
     option("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
     option("--csv", action="store_true", help="one row for each file, for a class; an empty cell "
-           "is an exercise not attempted")
+           "is an exercise not attempted, the last column says why points are missing")
+    option("--feedback", metavar="DIR", type=Path, help="write a text for each file into DIR")
     option("--seconds", type=float, metavar="T", default=20.0,
            help="time limit of one exercise (default: 20)")
 
@@ -235,72 +238,3 @@ def _renew(path, index):
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def write_book(options):
-    """The lessons as a static site."""
-    try:
-        print(f"start page: {course.book.build(options.out, options.lesson)}")
-    except course.notebooks.LessonError as error:
-        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def write_notebooks(options):
-    """The lessons as notebooks."""
-    written = course.notebooks.notebooks(options.out)
-    print(f"{len(written)} notebooks written to {options.out}, with the files that they read; "
-          f"the first is {written[0].name}")
-    return 0
-
-
-def check_files(options):
-    """The reader's answers to the exercises: a table for each file, or one row."""
-    exercises, marking = course.exercises, course.marking
-    line = exercises.one_line                       # a name may hold what steers a terminal
-    wanted = exercises.wanted(options.lesson)
-    for file in options.files:
-        if not file.is_file() or file.suffix.lower() not in (".py", ".ipynb"):
-            raise ValueError(f"{line(file)}: a file .py or .ipynb expected, found "
-                             + ("another kind" if file.exists() else "none of this name"))
-    if not 0 < options.seconds < 1e5:
-        raise ValueError("--seconds: a number above 0 and below 1e5 expected, got "
-                         f"{options.seconds:g}")
-    if options.csv:
-        _row("file", *(f"E{exercise}" for exercise in wanted), "points", "of")
-    good = True
-    for file in options.files:
-        marks, problem = marking.marks(file, lesson=options.lesson, seconds=options.seconds)
-        points = sum(mark.points or 0 for mark in marks.values())
-        good &= points == len(marks)
-        if options.csv:
-            formula = str(file)[0] in "=+-@\t\r"    # to a spreadsheet
-            _row(f"./{file}" if formula else file,
-                 *(mark.points for mark in marks.values()), points, len(marks))
-            if problem:
-                print(f"ksvd-ref: {line(file)}: {problem}", file=sys.stderr)
-        else:
-            print(line(file), "", *([problem] if problem else _table(marks, wanted)), "",
-                  f"{points} of {len(marks)} points", "", sep="\n")
-        sys.stdout.flush()
-    return 0 if good else 1
-
-
-def _row(*cells):
-    csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
-
-
-def _table(marks, wanted):
-    """A line for each exercise of the lessons attempted, one for all others."""
-    lesson = lambda exercise: int(exercise.split(".")[0])
-    tried = {lesson(exercise) for exercise, mark in marks.items() if mark.points is not None}
-    idle = sorted({lesson(exercise) for exercise in marks} - tried)
-    width = max(len(wanted[exercise][1]) for exercise in marks)
-    for exercise, (points, message) in marks.items():
-        if lesson(exercise) in tried:
-            start = f"E{exercise:6}{wanted[exercise][1]:{width}}  {points} ".replace("None", "-")
-            yield textwrap.fill(message, 100, initial_indent=start + " ",
-                                subsequent_indent=" " * len(start + " "))
-    if idle:
-        yield f"Nothing attempted in lesson{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}."
