@@ -45,6 +45,10 @@ def test_without_arguments_a_real_head(command):
 def test_own_file(command):
     Path("points.csv").write_text("player,win,draw\nAnn,2,1\nBob,0,1\nCyd,1,1\n")
     status, out, err = command("verify", "points.csv")
+    assert ("read as a table with comma between cells, decimal point, a header, a column of labels"
+            in out)
+    head, _, rest = out.partition("K.7 ")               # the tolerance comes first, and once
+    assert "   tolerance  " in head and "rounding" not in rest
     assert (status, err) == (0, "") and "points.csv: the matrix K" in out
     assert "rows labelled Ann, Bob, Cyd, columns labelled win, draw" in out
     assert "asymmetry" not in out                       # 3 x 2 is not square
@@ -148,7 +152,10 @@ def bad_files():
     np.save("three-d.npy", np.ones((2, 2, 2)))
     np.save("empty.npy", np.ones((0, 3)))
     np.save("zero.npy", np.zeros((3, 3)))
-    np.save("large.npy", np.zeros((4001, 4001), dtype=bool))
+    np.save("large.npy", np.zeros((8000, 8000), dtype=bool))
+    np.save("heads.npy", np.ones((2, 3, 4, 4)))
+    np.save("masked.npy", [[1.0, -np.inf], [2.0, -np.inf]])
+    np.savez("heads.npz", Q=np.ones((2, 3, 4)), K=np.ones((3, 4)))
     np.savez("names.npz", B=np.eye(2), C=np.eye(2))
     np.savez("pair.npz", X=np.ones((3, 2)), Z=np.ones((3, 1)))
     np.savez("both.npz", X=np.ones((3, 2)), Z=np.ones((3, 2)), K=np.ones((3, 3)))
@@ -169,18 +176,29 @@ def bad_files():
     ("inf.npy", "inf.npy: K must be finite"),
     ("complex.npy", "complex.npy: K must hold real numbers"),
     ("text.npy", "text.npy: K must hold real numbers"),
-    ("object.npy", "object.npy: numbers written by numpy.save or numpy.savez expected"),
+    ("object.npy", "object.npy: numbers written by numpy.save or numpy.savez expected, found pick"),
+    ("masked.npy", "in entry (0, 1) of shape (2, 2); K looks like masked scores (its least entry is"
+     " -inf, of all others the largest is 2): take the softmax first"),
+    ("heads.npy", "K must have 2 axes, got shape (2, 3, 4, 4): --index 0,0 chooses along the first "
+     "2"), ("heads.npy --index 5,0", "--index: a number from 0 to 1 expected for axis 0 of K"),
+    ("heads.npy --index x", "argument --index: numbers such as 0,3 expected, got x"),
+    ("good.npy --index 0", "K must have 2 axes, got shape (3, 2): --index has nothing to choose"),
+    ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index 0 chooses"),
+    ("names.npz --array D", "--array: one of B, C expected, got D"),
+    ("good.npy --header", "--header, --labels, --delimiter and --decimal are for text tables"),
+    ("words.csv --decimal x", "--decimal: invalid choice: 'x'"),
+    ("good.npy --save out.txt", "--save: a file .npz in a folder that can be written to expected"),
     ("zero-d.npy", "zero-d.npy: K must have 2 axes, got shape ()"),
     ("one-d.npy", "one-d.npy: K must have 2 axes, got shape (3,)"),
     ("three-d.npy", "three-d.npy: K must have 2 axes, got shape (2, 2, 2)"),
     ("empty.npy", "empty.npy: K must not be empty"),
     ("zero.npy", "zero.npy: K = Phi Psi^T must not be zero"),
-    ("large.npy", "large.npy: at most 4000 on the short side expected for the dual, "
-     "got (4001, 4001): primal.solve"),
+    ("large.npy", "large.npy: at most 8 GB and 30 min expected, 8000 x 8000 needs about 12 GB and "
+     "2 h: primal.solve(Phi, Psi) takes features of any number of rows and no K"),
     ("constant.csv --center", "nothing but rounding left after --center"),
     ("both.npz", "both.npz: one matrix or one pair expected, found X, Z, K"),
     ("names.npz", "names.npz: an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
-     "found B, C"),
+     "found B, C: --array NAME chooses"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
     ("good.npy --rank 3", "good.npy: rank must be None or an integer from 1 to 2"),
     ("good.npy --rank 0", "good.npy: rank must be"), ("good.npy --rank x", "--rank: invalid int"),
@@ -189,7 +207,7 @@ def bad_files():
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exponential overflows"),
     ("good.npy --gamma 1", "--gamma: no such parameter"),
-    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in a folder that can"),
+    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf, .svg in a folder that can"),
     ("good.npy --plot nowhere/figure.png", "--plot: a file .png"),
     ("", "the following arguments are required: FILE"), ("good.npy --magic", "unrecognized")])
 def test_bad_input_gets_one_line(command, argv, message):

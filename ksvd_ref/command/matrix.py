@@ -84,15 +84,15 @@ def cost(N, M, p=None):
 
     Fitted to one core and one BLAS thread; the short side alone decides nothing.
 
-    >>> ["%.0e" % x for x in cost(60000, 3999, 2)], ["%.0e" % x for x in cost(700, 700)]
-    (['1e+10', '1e+02'], ['1e+08', '5e+00'])
+    >>> size, seconds = cost(60000, 3999, 2)
+    >>> size / 1e9, seconds
+    (9.6, 110.)
     """
-    short = min(N, M)
-    p = p or short
-    s = min(short, p)
-    k = p if has_low_rank(N, M, p) else short
-    return (8 * (5 * N * M + 10 * (N + M) * k + 4 * (N + M) * p),
-            4.5e-7 * N * M + 5e-9 * N * M * k + 1e-8 * k ** 3 + 1e-8 * (N + M) * p * s)
+    short, p = min(N, M), p or 0                    # K^+ and its projector instead of features
+    k = p if p and has_low_rank(N, M, p) else short
+    return (8 * (5 * N * M + (N + M) * (12 * k + 4 * p)),
+            4.5e-7 * N * M + 5e-9 * N * M * k + 1e-8 * k ** 3
+            + 1e-8 * (N + M) * p * min(short, p))
 
 
 def announce(N, M, p=None):
@@ -171,7 +171,9 @@ def _one(arrays):
 
 def _cut(shape, name, index):
     """The shape of a matrix inside one with more axes, and the index of its first axes."""
-    lead = shape[:-2] if len(shape) > 2 else ()
+    if len(shape) < 2:
+        raise ValueError(f"{name} must have 2 axes, got shape {shape}")
+    lead = shape[:-2]
     wanted = [n for n, length in enumerate(lead) if length != 1]
     chosen = [0] * len(lead)
     if index is not None and len(index) == len(lead):
@@ -185,8 +187,8 @@ def _cut(shape, name, index):
             raise ValueError(f"--index: a number from 0 to {lead[n] - 1} expected for axis {n} of "
                              f"{name}, of shape {shape}, got {i}")
         chosen[n] = i % lead[n]
-    if len(shape) < 2 or 0 in shape:
-        as_array(np.empty(shape if 0 in shape else (1,) * len(shape)), name, 2)     # refuses it
+    if 0 in shape:
+        as_array(np.ones(shape), name)
     return tuple(shape[len(lead):]), tuple(chosen)
 
 

@@ -71,9 +71,9 @@ def table(content, *, suffix=".csv", header=None, labels=None, delimiter=None, d
     if not body:
         raise ValueError("a table of numbers expected, found only a header (--no-header if line "
                          f"{first.line} holds numbers)")
-    if max(len(row.cells) for row in body) == has_labels:
-        raise ValueError("a table of numbers expected, found only labels (--no-labels if column 1 "
-                         "holds numbers)")
+    if width == has_labels or {kind(cell, decimal) for row in body for cell in row.cells} == {
+            "name"}:
+        raise ValueError("a table of numbers expected, found only labels")
     A = _numbers(body, has_labels, has_header, decimal, mark)
     columns = first.cells if has_header else None
     if columns and len(columns) not in (A.shape[1], A.shape[1] + has_labels):

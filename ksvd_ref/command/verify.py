@@ -41,7 +41,7 @@ def verify_files(options):
     for option, out, endings in (("plot", options.plot, PLOTS), ("save", options.save, (".npz",))):
         if out and (out.suffix.lower() not in endings or out.is_dir()
                     or not os.access(out.parent, os.W_OK)):
-            raise ValueError(f"--{option}: a file {' or '.join(endings)} in a folder that can be "
+            raise ValueError(f"--{option}: a file {', '.join(endings)} in a folder that can be "
                              f"written to expected, got {out}")
     if options.plot:
         course.plots.need()                         # missed before the work, not after it
@@ -59,10 +59,10 @@ def verify_files(options):
     if options.save:
         np.savez(options.save, **halves(of, s), **{
             side: names for side, names in (("rows", of.rows), ("columns", of.columns)) if names})
-        print(f"saved: {options.save}", file=sys.stderr)
+        print(f"saved: {_shown(options.save)}", file=sys.stderr)
     if options.plot:
-        _draw(options, name, of, s)
-        print(f"figure written: {options.plot}", file=sys.stderr)
+        _draw(options, of, s)
+        print(f"figure written: {_shown(options.plot)}", file=sys.stderr)
     return 0 if good else 1
 
 
@@ -119,15 +119,16 @@ def _vectors(parts):
             print(f"   {name * (n == 0):6}" + "".join(f" {x:12.6g}" for x in row))
 
 
-def _draw(options, name, of, s):
+def _draw(options, of, s):
     """The figure; what it names and what it leaves out stand above it."""
     what, _, _ = of.what.partition(";")
-    left = len(s.spectrum) - len(s.sigma)
+    name = " and ".join(file.name for file in (options.file, options.file2) if file)
+    kept, rest = len(s.sigma), len(s.spectrum) - s.rank
     course.plots.save(options.plot, s.K * s.scale, s.spectrum * s.scale, s.E * s.scale,
                       s.R * s.scale, rows=of.rows, columns=of.columns, title=(
                           f"{name}: {what}\n{s.K.shape[0]} x {s.K.shape[1]}, numerical rank "
-                          f"{s.rank}, {len(s.sigma)} components kept" + f", {left} left out" * (
-                              left > 0)))
+                          f"{s.rank}: {kept} kept" + f", {s.rank - kept} left out" * (
+                              kept < s.rank) + f", {rest} more rounding" * (rest > 0)))
 
 
 def _shown(text, most=60):

@@ -35,6 +35,7 @@ def matrix(ax, K, *, rows=None, columns=None, title="K"):
                       interpolation="nearest", **colours)
     ax.set(title=title + unit, xlabel="column j", ylabel="row i")
     for axis, labels in ((ax.yaxis, rows), (ax.xaxis, columns)):
+        axis.get_major_locator().set_params(integer=True)
         if labels is not None and len(labels) <= 30:
             axis.set_ticks(range(len(labels)), map(_label, labels), fontsize=6)
     ax.tick_params(axis="x", rotation=90 if columns is not None and len(columns) <= 30 else 0)
@@ -48,7 +49,8 @@ def spectrum(ax, sigma, *, kept=None, title="Singular values"):
     kept: so many are filled points, the others are open; all unless told. What is rounding is left
     out, and so is a percentage without room.
     """
-    sigma, unit = _scaled(np.asarray(sigma))
+    from matplotlib.ticker import LogFormatter
+    sigma, unit = _scaled(sigma)
     drawn = sigma[sigma > np.finfo(float).eps * sigma[0]]
     cumulative = np.cumsum(drawn ** 2) / np.sum(drawn ** 2)
     kept = len(drawn) if kept is None else min(kept, len(drawn))
@@ -61,7 +63,11 @@ def spectrum(ax, sigma, *, kept=None, title="Singular values"):
         ax.legend(fontsize=7, loc="lower left")
     ax.set(title=title, xlabel="component l", ylabel=r"$\sigma_l$" + unit)
     ax.margins(x=0.18, y=0.15)
+    if len(drawn) < 4:
+        ax.set_xlim(0.4, len(drawn) + 0.6)
     ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.set_major_formatter(LogFormatter())    # 0.6 and not 6 x 10^-1
+    ax.yaxis.set_minor_formatter(LogFormatter())
     some = sorted({1, 2, 3, 5, 10, 20} & set(l.tolist()))
     _annotate(ax, np.stack([l, drawn], axis=1),
               {n - 1: f"{100 * cumulative[n - 1]:.3g} %" for n in some})
@@ -115,7 +121,7 @@ def _label(text, most=20):
     """Short, in one line, and not read as a formula."""
     text = "".join(c if c.isprintable() else " " for c in str(text)[:10 * most])
     text = " ".join(text.split())
-    return (text if len(text) <= most else text[:most - 1] + "…").replace("$", r"\$")
+    return (text if len(text) <= most else f"{text[:most - 9]}…{text[-8:]}").replace("$", r"\$")
 
 
 def _scaled(A):
@@ -150,14 +156,18 @@ def overview(K, sigma, E, R, *, rows=None, columns=None, title=""):
     E and R have the components that are kept; the others of sigma are marked as left out.
     """
     figure = need()(figsize=(10, 8), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12)
     figure.suptitle("\n".join(_label(line, 100) for line in title.split("\n")), fontsize=11)
     ((top_left, top_right), (low_left, low_right)) = figure.subplots(2, 2)
     matrix(top_left, K, rows=rows, columns=columns)
     spectrum(top_right, sigma, kept=E.shape[1],
              title=r"Singular values, cumulative share of $\sigma^2$")
-    embedding(low_left, E, labels=rows, color=ROWS, title=r"Rows: $E = K H_r = H_e\Sigma$")
-    embedding(low_right, R, labels=columns, color=COLUMNS,
-              title=r"Columns: $R = K^\top H_e = H_r\Sigma$")
+    for ax, scores, labels, color, name in (
+            (low_left, E, rows, ROWS, r"Rows: $E = K H_r = H_e\Sigma$"),
+            (low_right, R, columns, COLUMNS, r"Columns: $R = K^\top H_e = H_r\Sigma$")):
+        embedding(ax, scores, labels=labels, color=color, title=name)
+        if labels is not None and len(ax.texts) < len(labels):
+            ax.set_title(f"{name}, {len(ax.texts)} of {len(labels)} labelled", fontsize=10)
     return figure
 
 
