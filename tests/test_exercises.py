@@ -379,8 +379,9 @@ def test_a_statement_that_fails_is_passed_over():
      "the file does not run: NameError: name 'two' is not defined (a.ipynb, code cell 3, line 1); "
      "in your file: IndexError: list index out of range (a.ipynb, code cell 2, line 1)"),
     ("a.ipynb", ["unit = 1 / 0", "def patching(x): return x", "def doubled(x, t=unit): return x"],
-     None, "not attempted; in your file: NameError: name 'unit' is not defined (a.ipynb, code cell "
-     "3, line 1); in your file: ZeroDivisionError: division by zero (a.ipynb, code cell 1, line 1)"),
+     None, "not attempted; in your file: NameError: name 'unit' is not defined (a.ipynb, code "
+     "cell 3, line 1); in your file: ZeroDivisionError: division by zero (a.ipynb, code cell 1, "
+     "line 1)"),
     ("a.ipynb", ["%%writefile helper.py\ntwo = 2", "import helper",
                  "def doubled(x): return helper.two * x"], 0,
      "your function raised NameError: name 'helper' is not defined (a.ipynb, code cell 3, line 1);"

@@ -244,19 +244,20 @@ def test_pickles_are_not_opened_and_named(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("make", [scipy.sparse.random_array, scipy.sparse.random])
-def test_sparse_matrices_as_scipy_writes_them(tmp_path, kind, make, monkeypatch):
-    K = make((7, 5), density=0.4, format=kind, random_state=0)
+@pytest.mark.parametrize("form", ["array", "matrix"])
+def test_sparse_matrices_as_scipy_writes_them(tmp_path, kind, form, monkeypatch):
+    dense = np.where(np.random.default_rng(0).random((7, 5)) < 0.4, np.arange(35).reshape(7, 5), 0)
+    K = getattr(scipy.sparse, f"{kind}_{form}")(dense)
     scipy.sparse.save_npz(tmp_path / "x.npz", K)
     monkeypatch.setitem(sys.modules, "scipy", None)     # it is not needed
     found = files.read(tmp_path / "x.npz").arrays["A"]
     assert found.shape == (7, 5)
-    np.testing.assert_array_equal(found.load(), K.toarray())
+    np.testing.assert_array_equal(found.load(), dense)
 
 
 def test_sparse_matrices_that_are_not_read(tmp_path):
     scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.dia_array(np.eye(3)))
-    with pytest.raises(ValueError, match=r"csr, csc or coo .* found dia .*load_npz\(FILE\).toarray"):
+    with pytest.raises(ValueError, match="csr, csc or coo .* found dia .*load_npz.FILE.*toarray"):
         files.read(tmp_path / "x.npz")
     np.savez(tmp_path / "y.npz", format=b"coo", shape=[2, 2], data=[1.0], row=[-1], col=[0])
     with pytest.raises(ValueError, match="indices from 0 on"):
@@ -315,7 +316,7 @@ def test_standard_input(monkeypatch, content):
 def test_a_text_too_long_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "TEXT", 3)
     (tmp_path / "x.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match="a text of at most 1 GB expected: save the numbers by num"):
+    with pytest.raises(ValueError, match="a text of at most 1 GB expected: save the numbers by"):
         files.read(tmp_path / "x.csv")
 
 
