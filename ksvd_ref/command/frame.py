@@ -59,7 +59,7 @@ def frame(rows, decimal, header, labels):
             remarks.append(f"column 1 ({_few(body)}) is taken for " + (
                 "labels: --no-labels if it holds numbers" if labels else
                 "numbers: --labels if it holds names"))
-    return header, labels, remarks
+    return bool(header), bool(labels), remarks
 
 
 def _header(rows, width, ids, decimal):

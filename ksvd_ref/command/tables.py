@@ -60,29 +60,18 @@ def table(content, *, suffix=".csv", header=None, labels=None, delimiter=None, d
     if not rows:
         raise ValueError("a table of numbers expected, found an empty file")
     rows = _without_last(rows)
-    width = max(len(row.cells) for row in rows)
-    if len(rows[0].cells) == 1 and width > 2 and not header:
-        raise ValueError(f"rows of one length expected, found 1 cell in line {rows[0].line} and "
-                         f"{width} later on{_title(rows[0])}")
     decimal = decimal or _decimal(rows, mark)
-    first = rows[0]
-    has_header, has_labels, remarks = frame(rows, decimal, header, labels)
-    body = rows[has_header:]
-    if not body:
-        raise ValueError("a table of numbers expected, found only a header (--no-header if line "
-                         f"{first.line} holds numbers)")
-    if width == has_labels or {kind(cell, decimal) for row in body for cell in row.cells} == {
-            "name"}:
-        raise ValueError("a table of numbers expected, found only labels")
-    A = _numbers(body, has_labels, has_header, decimal, mark)
-    columns = first.cells if has_header else None
-    if columns and len(columns) not in (A.shape[1], A.shape[1] + has_labels):
-        raise ValueError(f"a header of {A.shape[1]} names expected, found {len(columns)} in line "
-                         f"{first.line}{_title(first)}")
-    return Table(A, [row.cells[0] for row in body] if has_labels else None,
-                 columns and columns[-A.shape[1]:],     # no cell may stand above the labels
+    header, labels, remarks = frame(rows, decimal, header, labels)
+    body = _body(rows, header, labels, decimal)
+    A = _numbers(body, labels, header, decimal, mark)
+    columns, width = rows[0].cells if header else None, A.shape[1]
+    if columns and len(columns) not in (width, width + labels):
+        raise ValueError(f"a header of {width} names expected, found {len(columns)} in line "
+                         f"{rows[0].line}{_title(rows[0])}")
+    return Table(A, [row.cells[0] for row in body] if labels else None,
+                 columns and columns[-width:],      # no cell may stand above the labels
                  {"separator": mark if len(rows[-1].cells) > 1 else None, "decimal": decimal,
-                  "header": bool(has_header), "labels": bool(has_labels)}, remarks)
+                  "header": header, "labels": labels}, remarks)
 
 
 def _text(content):
@@ -209,6 +198,20 @@ def _decimal(rows, mark):
 
 def _title(row):
     return "" if len(row.cells) > 1 else f": if line {row.line} is a title, begin it with #"
+
+
+def _body(rows, header, labels, decimal):
+    """The rows below the header; refused where they hold no numbers, or a title is above them."""
+    first, body, width = rows[0], rows[header:], max(len(row.cells) for row in rows)
+    if len(first.cells) == 1 and width > 2:
+        raise ValueError(f"rows of one length expected, found 1 cell in line {first.line} and "
+                         f"{width} later on{_title(first)}")
+    if not body:
+        raise ValueError("a table of numbers expected, found only a header (--no-header if line "
+                         f"{first.line} holds numbers)")
+    if width == labels or {kind(cell, decimal) for row in body for cell in row.cells} == {"name"}:
+        raise ValueError("a table of numbers expected, found only labels")
+    return body
 
 
 def _numbers(body, labelled, headed, decimal, mark):

@@ -45,7 +45,7 @@ def verify_files(options):
                              f"written to expected, got {out}")
     if options.plot:
         course.plots.need()                         # missed before the work, not after it
-    name = " and ".join(_shown(file) for file in (options.file, options.file2) if file)
+    name = _name(options, str)
     try:
         with silent():                              # an overflow is refused, once is enough
             of = problem(options)
@@ -93,11 +93,12 @@ def _text(name, of, s):
     print(f"{name}: {of.what}")
     print(f"   rows {_few(of.rows)}, columns {_few(of.columns)}")
     for taken in filter(None, of.taken):
-        mark = taken["separator"] or "nothing"
-        print(f"   read as a table with {SEPARATORS.get(mark, mark)} between cells, decimal "
+        mark = taken["separator"]
+        cells = f"with {SEPARATORS.get(mark, mark)} between cells" if mark else "of one column"
+        print(f"   read as a table {cells}, decimal "
               f"{'comma' if taken['decimal'] == ',' else 'point'}, "
-              f"{'a' if taken['header'] else 'no'} header, {'a' if taken['labels'] else 'no'} "
-              "column of labels")
+              f"{'a' if taken['header'] else 'no'} header, "
+              f"{'a' if taken['labels'] else 'no'} column of labels")
     for remark in of.remarks:
         print(f"   remark: {_shown(remark, 200)}")
     print()
@@ -122,13 +123,18 @@ def _vectors(parts):
 def _draw(options, of, s):
     """The figure; what it names and what it leaves out stand above it."""
     what, _, _ = of.what.partition(";")
-    name = " and ".join(file.name for file in (options.file, options.file2) if file)
+    name = _name(options, lambda file: file.name)
     kept, rest = len(s.sigma), len(s.spectrum) - s.rank
     course.plots.save(options.plot, s.K * s.scale, s.spectrum * s.scale, s.E * s.scale,
                       s.R * s.scale, rows=of.rows, columns=of.columns, title=(
                           f"{name}: {what}\n{s.K.shape[0]} x {s.K.shape[1]}, numerical rank "
                           f"{s.rank}: {kept} kept" + f", {s.rank - kept} left out" * (
                               kept < s.rank) + f", {rest} more rounding" * (rest > 0)))
+
+
+def _name(options, of):
+    return " and ".join("standard input" if str(file) == "-" else _shown(of(file))
+                        for file in (options.file, options.file2) if file)
 
 
 def _shown(text, most=60):

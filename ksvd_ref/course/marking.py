@@ -72,9 +72,8 @@ def _almost(wanted, defined):
     """
     plain = lambda name: name.replace("_", "").lower()
     others = {plain(name): name for name in defined if name not in wanted and name[0] != "_"}
-    found = {name: difflib.get_close_matches(plain(name), others, 1, 0.85)
-             for name in sorted(wanted - set(defined))}
-    return {name: others[close[0]] for name, close in found.items() if close}
+    return {name: others[near] for name in sorted(wanted - set(defined))
+            for near in difflib.get_close_matches(plain(name), others, 1, 0.85)}
 
 
 def cells(name, content):
@@ -234,9 +233,7 @@ def _child(parent, out, limit, file, exercise=None, solutions=None, name=None):
         what, content = "", Path(file).read_bytes()
         pieces += cells(Path(file).name, content)
         module = _handed_in(Path(file), content)
-        failed = {key: told(error, dict(pieces)) + _written(error, content)
-                  for key, error in run(pieces, module).items()}
-        failed = {key: _why(text, failed) for key, text in failed.items()}
+        failed = _reasons(run(pieces, module), pieces, content)
         message = next(iter(failed.values()), None)
         found = [list(vars(module)), failed]
     except BaseException as error:
@@ -248,8 +245,7 @@ def _child(parent, out, limit, file, exercise=None, solutions=None, name=None):
                    if key[0] != "_" and vars(other).get(key) is not were[key]]
         if changed:
             found = Mark(0, f"your file changes {changed[0]}: leave other modules as they are")
-    draft = start(out + ".draft", flags)
-    write(draft, dumps([found, message]).encode())
+    write(start(out + ".draft", flags), dumps([found, message]).encode())
     replace(out + ".draft", out)
     end(0)                                          # whatever still runs
 
@@ -262,6 +258,13 @@ def _watch(parent, sleep):
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(1)
+
+
+def _reasons(errors, pieces, content):
+    """{name that is missing: its error, and what that came from}."""
+    told_of = {key: told(error, dict(pieces)) + _written(error, content)
+               for key, error in errors.items()}
+    return {key: _why(text, told_of) for key, text in told_of.items()}
 
 
 def _why(message, failed):
