@@ -65,7 +65,8 @@ def _library(x):
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__()
     raise TypeError("an array of NumPy, autograd, CuPy or another array-API library expected, "
-                    f"got {type(x).__module__}.{type(x).__qualname__}")
+                    f"got {type(x).__module__}.{type(x).__qualname__}"
+                    + ": pass its .to_numpy()" * hasattr(x, "to_numpy"))
 
 
 def like(x):

@@ -10,9 +10,10 @@ parts, which may have no columns. Refused by name, before anything is computed, 
 makes a LAPACK SVD run for ever:
 
 TypeError    masked, complex, object or text arrays; arrays of two libraries; a Primal for a Dual
-ValueError   other axes or lengths, nothing in it, NaN, infinity; a number out of its range
+ValueError   other axes or lengths, nothing in it, NaN, infinity; a number out of its range; and
+             afterwards a result that overflows
 
-and afterwards a result that overflows (ValueError). float32 and float64 stay what they are, float16
+float32 and float64 stay what they are, float16
 becomes float32; lists, integers and booleans become float64. What a public function calls inside is
 not checked again. In a debugger, `skip=["ksvd_ref.inputs"]` steps past all this.
 
@@ -24,6 +25,7 @@ from contextvars import ContextVar
 from itertools import zip_longest
 
 import numpy as np
+from autograd.tracer import isbox
 
 from .backend import namespace, silent
 
@@ -88,6 +90,8 @@ def number(above=None):
     ValueError: gamma must be a finite number above 0, got -1
     """
     def check(value, name):
+        if isbox(value) or getattr(value, "shape", ()) != ():
+            raise TypeError(f"{name} must be one plain number. To learn it, multiply the data instead")
         try:
             x = float(value)        # a NumPy float64 would turn float32 data into float64
         except (TypeError, ValueError, OverflowError):
@@ -124,12 +128,15 @@ def as_array(x, name="x", ndim=None, finite=True):
     dtype('float64')
     """
     xp = namespace(x)
+    if x is None:
+        raise TypeError(f"{name} must be an array, got None")
     if hasattr(x, "mask") or isinstance(x, (list, tuple)) and any(hasattr(y, "mask") for y in x):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
     if isinstance(x, (list, tuple)):
         x = xp.array(x)                             # xp is autograd's if an entry is traced
     elif xp is np:
         x = np.asarray(x)                           # numpy.matrix, numpy.memmap, a bare number
+        x = x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
     if ndim is not None and x.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {tuple(x.shape)}")
     if 0 in x.shape:
@@ -154,8 +161,7 @@ def check_finite(x, what):
 
 
 def _where(x, xp):
-    bad = xp.astype(~xp.isfinite(x), xp.float32)
-    place, index = int(xp.argmax(xp.reshape(bad, (-1,)))), []
+    place, index = int(xp.argmax(xp.reshape(xp.astype(~xp.isfinite(x), xp.float32), (-1,)))), []
     for length in reversed(x.shape):
         place, last = divmod(place, length)
         index.insert(0, last)
@@ -186,7 +192,7 @@ def _parts(x, name, axes):
         raise TypeError(f"{name} must be ({', '.join(axes)}), got a {type(x).__name__} "
                         f"({', '.join(fields)})")
     if isinstance(x, dict) or not hasattr(x, "__len__") or len(x) != len(axes):
-        came = f"{type(x).__name__} of {len(x)}" if hasattr(x, "__len__") else type(x).__name__
+        came = type(x).__name__ + (f" of {len(x)}" if hasattr(x, "__len__") else "")
         raise ValueError(f"{name} must be ({', '.join(axes)}), got {came}")
     return x
 

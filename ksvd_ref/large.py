@@ -40,11 +40,15 @@ def golub_kahan(K, rank, *, tol=1e-10, seed=0):
     >>> golub_kahan(np.diag([3.0, 2.0, 1.0]), 2).sigma
     array([3., 2.])
     """
-    N, M = K.shape
-    if namespace(K) is anp:
+    xp, (N, M) = namespace(K), K.shape
+    if xp is anp:
         raise TypeError("golub_kahan cannot be differentiated: dual.solve can")
     s = check_rank(rank, min(N, M), f"K of shape {(N, M)}", optional=False)
-    tol = max(tol, 10.0 * float(namespace(K).finfo(K.dtype).eps))
+    limits, top = xp.finfo(K.dtype), float(xp.max(xp.abs(K))) or 1.0
+    eps = float(limits.eps)
+    if not float(limits.smallest_normal) / eps < top < float(limits.max) * eps:
+        return _scaled(K, top, s, tol, seed)            # products would over- or underflow
+    tol = max(tol, 10.0 * eps)
     # One vector at a time finds a repeated sigma once and says it has converged: of six equal
     # diagonal blocks it returns sigma_7 as sigma_2 (tol = 1e-6), until rounding lets the copies in.
     # A block of s finds all s at once; two more make it faster.
@@ -55,6 +59,11 @@ def golub_kahan(K, rank, *, tol=1e-10, seed=0):
                       "larger tol, or use dual.solve", RuntimeWarning, stacklevel=3)
     H_e, H_r = (H_e, H_r) if N >= M else (H_r, H_e)
     return one_sign(Dual(H_e, sigma, H_r), by=H_e)
+
+
+def _scaled(K, top, s, tol, seed):
+    H_e, sigma, H_r = golub_kahan(K / top, s, tol=tol, seed=seed)
+    return Dual(H_e, sigma * top, H_r)
 
 
 def _steps(K, s, b, tol, seed):

@@ -12,10 +12,11 @@ The largest entry of each column of E is positive (linalg.one_sign). What is ref
 from typing import Any, NamedTuple
 
 import autograd.numpy as anp
+from autograd.tracer import getval
 
 from .backend import namespace
 from .inputs import arrays
-from .linalg import numerical_rank, one_sign, rank_rule
+from .linalg import numerical_rank, one_sign, rank_rule, spectral_norm
 from .triangles import exact, traced
 
 
@@ -40,7 +41,7 @@ def solve(Phi, Psi, rank=None):
     Wₑ = Ψᵀ Hᵣ and Wᵣ = Φᵀ Hₑ (K.12). Exact, O((N + M) p² + p³) where a side has p rows or more.
     Nothing is divided by sigma, and Q is never needed: `triangles` has R, called T there.
     rank: `linalg.rank_rule`, cut at |Φ| |Ψ| max(N, M) eps, since K is not known better than that.
-    Differentiable, at ties as `linalg.svd`.
+    Differentiable, at ties as `linalg.svd` and once there.
 
     >>> solve([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]).sigma    # K = diag(2, 1)
     array([2., 1.])
@@ -90,9 +91,10 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
 def stationarity(W_e, W_r, Lambda, Phi, Psi):
     """Residual of ΦᵀΦ Wₑ Λ = Wᵣ,  ΨᵀΨ Wᵣ Λ = Wₑ: how far a point is from a solution (Eq. K.17).
 
-    For each equation the size of the difference over the sizes of its two sides; the larger of
-    both. Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, W = 0 excepted. Costs
-    O((N + M) p s), and K never occurs.
+    For each column of each equation the size of the difference over the sizes of its two sides; the
+    largest of all, so that a wrong column beside a right one a thousand times as long is seen.
+    Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, columns of 0 excepted.
+    Costs O((N + M) p s), and K never occurs.
 
     >>> import numpy as np
     >>> one, Phi, Psi = np.ones((2, 1)), np.diag([2.0, 1.0]), np.eye(2)
@@ -105,13 +107,13 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
     xp = namespace(dW_e, dW_r)
 
     def size(A):
-        square = xp.sum(A * A)
+        square = xp.sum(A * A, axis=0)
         return xp.where(square > 0.0, xp.sqrt(xp.where(square > 0.0, square, 1.0)), 0.0)
 
     def ratio(difference, side):
         whole = size(difference + side) + size(side)
         return size(difference) / xp.where(whole > 0.0, whole, 1.0)
-    return xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e))
+    return xp.max(xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e)))
 
 
 @arrays(dual=DUAL, Phi="N p", Psi="M p")
@@ -134,8 +136,8 @@ def from_dual(dual, Phi, Psi):
 def to_dual(primal, Phi, Psi):
     """Dual variables of a primal solution, Hₑ = Φ Wₑ Σ⁻¹ and Hᵣ = Ψ Wᵣ Σ⁻¹ (Eq. K.13).
 
-    Returns H_e (N, s), sigma (s,), H_r (M, s). The one place where the primal divides by sigma: a
-    sigma that is zero to rounding is refused. Differentiate E and R instead where sigma repeats.
+    Returns H_e (N, s), sigma (s,), H_r (M, s). The one place where the primal divides by sigma: one
+    that is zero by the rank rule of `solve` is refused. Differentiate E and R where sigma repeats.
 
     >>> import numpy as np
     >>> Phi, Psi = np.diag([2.0, 1.0]), np.eye(2)
@@ -144,7 +146,8 @@ def to_dual(primal, Phi, Psi):
            [0., 1.]])
     """
     W_e, sigma, W_r = primal
-    s, r = sigma.shape[0], numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
+    norm = spectral_norm(getval(Phi)) * spectral_norm(getval(Psi))
+    s, r = sigma.shape[0], numerical_rank(sigma, Phi.shape[0], Psi.shape[0], norm)
     if r < s:
         raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: numerical rank {r} expected at "
                          f"most, got {s} components: solve without a rank")

@@ -15,7 +15,7 @@ from autograd.extend import defvjp_argnums, primitive
 
 from .backend import like, namespace
 from .inputs import as_array, check_finite
-from .linalg import TIE, reciprocal, spectral_norm, svd, svd_core
+from .linalg import TIE, reciprocal, refuse_twice, spectral_norm, svd, svd_core
 
 
 def exact(Phi, Psi, s):
@@ -137,6 +137,7 @@ def _traced_vjp(argnums, answer, args, kwargs):
         return A @ (middle + g_b * inverse @ W_a.T)
 
     def vjp(g):
+        refuse_twice(sigma, tie, norm * size * eps)
         g_e, g_sigma, g_r, _ = g
         P, Q = W_r.T @ g_r, W_e.T @ g_e
         turn = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, tie)

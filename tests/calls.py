@@ -142,6 +142,8 @@ def table(n=16):
         "large.merge": Call(large.merge, {"one": factor, "other": factor}, {}, of_factor),
         "large.solve_factor": Call(large.solve_factor, {"factor": factor}, {"rank": 3},
                                    lambda found, factor: (found[1], found[0] @ found[2].T)),
+        "nystrom.pivots": Call(nystrom.pivots, {"K_rows": K}, {"n": 3},
+                               lambda found, K_rows: K_rows[found[0], :]),
         "nystrom.approximate": Call(nystrom.approximate, corner),
         "nystrom.solve": Call(nystrom.solve, corner, {"N": n, "M": n // 2}, of_nystrom),
         "nystrom.solve_features": Call(nystrom.solve_features, {"Phi": X, "Psi": Z}, {

@@ -173,6 +173,15 @@ def test_golub_kahan_refuses_what_overflows(dtype, share):
         large.golub_kahan(K, 3)
 
 
+@pytest.mark.parametrize("dtype, tiny", [("float64", 5e-324), ("float32", 1.4e-45)])
+def test_golub_kahan_of_the_smallest_numbers(dtype, tiny):
+    """Integers times the smallest number there is: sigma of the integers, to their rounding."""
+    whole = np.random.default_rng(0).integers(-2 ** 20, 2 ** 20, (40, 30))
+    K = (whole * np.float64(tiny)).astype(dtype)
+    want = np.linalg.svd(whole.astype(float), compute_uv=False)[:3]
+    assert np.all(np.abs(large.golub_kahan(K, 3).sigma.astype(float) / tiny - want) <= 40.0)
+
+
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, "1"])
 def test_golub_kahan_refuses_tol(tol):
     with pytest.raises(ValueError, match="tol must be a finite number above 0"):

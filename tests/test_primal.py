@@ -169,6 +169,26 @@ def test_more_features_than_points(rng):
     np.testing.assert_allclose(Phi @ W_e / sigma @ (Psi @ W_r).T, K, rtol=0, atol=1e-12 * sigma[0])
 
 
+def test_stationarity_is_the_largest_over_columns(lib, rng):
+    """K.17. A wrong column beside a right one a thousand times as long: 0.001 as one norm."""
+    Phi, Psi = features(6, 5, 3)
+    W_e, sigma, W_r = primal.solve(Phi, Psi)
+    wrong = W_e * [1.0, 1.0, -1.0], W_r, 1.0 / sigma, Phi, Psi
+    long = wrong[0] * [1e3, 1.0, 1.0], W_r * [1e3, 1.0, 1.0], 1.0 / sigma, Phi, Psi
+    for point in (wrong, long):
+        np.testing.assert_allclose(lib.host(primal.stationarity(*map(lib.array, point))), 1.0,
+                                   rtol=1e3 * lib.tol)
+    right = W_e, W_r, 1.0 / sigma, Phi, Psi
+    assert lib.host(primal.stationarity(*map(lib.array, right))) < 1e2 * lib.tol
+
+
+def test_to_dual_has_the_rank_rule_of_solve():
+    """sigma = 1e-17 |Phi| |Psi| both times: rank 0 by the features, though sigma_2 = sigma_1."""
+    Phi, Psi = np.diag([1.0, 1e-17]), np.diag([1e-17, 1.0])
+    with pytest.raises(ValueError, match="numerical rank 0 expected at most, got 2 components"):
+        primal.to_dual(primal.solve(Phi, Psi, rank=2), Phi, Psi)
+
+
 def test_stationarity_takes_lists():
     assert primal.stationarity([[1.0]], [[2.0]], [0.5], [[2.0]], [[1.0]]) == 0.0   # K = 2
 
