@@ -25,6 +25,7 @@ from contextvars import ContextVar
 from itertools import zip_longest
 
 import numpy as np
+from autograd.extend import defvjp, primitive
 from autograd.tracer import isbox
 
 from .backend import namespace, silent
@@ -91,7 +92,7 @@ def number(above=None):
     """
     def check(value, name):
         if isbox(value) or getattr(value, "shape", ()) != ():
-            raise TypeError(f"{name} must be one plain number. To learn it, multiply the data instead")
+            raise TypeError(f"{name} must be one plain number: to learn it, multiply the data")
         try:
             x = float(value)        # a NumPy float64 would turn float32 data into float64
         except (TypeError, ValueError, OverflowError):
@@ -148,16 +149,25 @@ def as_array(x, name="x", ndim=None, finite=True):
             raise TypeError(f"{name} must hold real numbers (floats, integers or booleans), "
                             f"got {x.dtype}")
         x = xp.astype(x, xp.float32)
-    if finite and not xp.all(xp.isfinite(x)):
+    if finite and not _finite(x):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
-    return x
+    return _float32(x) if isbox(x) and x.dtype == xp.float32 else x
+
+
+# autograd's own rules of where, mean and max hand float64 back to float32.
+_float32 = primitive(lambda x: x)
+defvjp(_float32, lambda answer, x: lambda g: g.astype(x.dtype))
 
 
 def check_finite(x, what):
     """A matrix on its way to a decomposition, which would never return from an infinite one."""
-    if not namespace(x).all(namespace(x).isfinite(x)):
+    if not _finite(x):
         raise ValueError(f"{what} overflows or is undefined: {TOO_LARGE}")
     return x
+
+
+def _finite(x):
+    return bool(namespace(x).all(namespace(x).isfinite(x)))
 
 
 def _where(x, xp):
@@ -243,8 +253,7 @@ def _look_at(result, name, good, spec, cure):
     for x in result if isinstance(result, tuple) else (result,):
         if isinstance(x, tuple):
             _look_at(x, name, good, spec, cure)
-        elif hasattr(x, "shape") and not (0 not in x.shape and namespace(x).all(
-                namespace(x).isfinite(x))):
+        elif hasattr(x, "shape") and (0 in x.shape or not _finite(x)):
             for key in good:
                 if isinstance(spec[key], str) and spec[key][0] == "~":
                     as_array(good[key], key)

@@ -3,11 +3,14 @@ writes into nothing. The calls are those of calls.py."""
 import inspect
 
 import array_api_strict as strict
+import autograd.numpy as anp
 import numpy as np
 import pytest
+from autograd import grad
 from calls import BARE, OTHERS, flat, public, table
 
 CALLS = table()
+ROUGH = {"large.golub_kahan", "large.factor", "large.merge", "large.solve_factor", "nystrom.pivots"}
 each = pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].function.__module__
                                         .split(".")[1] not in BARE])
 
@@ -126,3 +129,30 @@ def test_lists_are_taken(name):
     for A, B in zip(flat(call.function(**lists, **call.others)),
                     flat(call.function(**call.arrays, **call.others)), strict=True):
         np.testing.assert_array_equal(A, B)
+
+
+@each
+def test_float32_gets_a_float32_gradient(name):
+    """Of every array argument that can be differentiated."""
+    call = CALLS[name]
+    single = lambda A: A.astype("float32") if hasattr(A, "astype") else A
+    arrays = {key: type(A)(*map(single, A)) if isinstance(A, tuple) else single(A)
+              for key, A in call.arrays.items()}
+    for key in arrays if name not in ROUGH else ():
+        if not isinstance(arrays[key], tuple):
+            loss = lambda A: sum(anp.sum(B * B) for B in flat(call.function(
+                **{**arrays, key: A}, **call.others)))
+            assert grad(loss)(arrays[key]).dtype == np.float32, key
+
+
+@each
+def test_the_reader_s_numpy_settings_stay_out_of_it(name):
+    """Under np.seterr(all="raise"): the same results, and gradients where there are some."""
+    call, want = CALLS[name], CALLS[name].run()
+    with np.errstate(all="raise"):
+        for A, B in zip(call.run(), want, strict=True):
+            np.testing.assert_array_equal(A, B)
+        for key, A in call.arrays.items() if name not in ROUGH else ():
+            if not isinstance(A, tuple):
+                grad(lambda A: sum(anp.sum(B * B) for B in flat(call.function(
+                    **{**call.arrays, key: A}, **call.others))))(A)

@@ -108,9 +108,9 @@ def test_what_is_no_array_is_told_how():
 
 def test_a_number_that_is_learned_is_told_how():
     for value in (np.ones(2), np.ones((1, 1))):
-        with pytest.raises(TypeError, match="scale must be one plain number.*multiply the data"):
+        with pytest.raises(TypeError, match="scale must be one plain number: .*multiply the data"):
             kernels.softmax(ONE, ONE, scale=value)
-    with pytest.raises(TypeError, match="gamma must be one plain number. To learn"):
+    with pytest.raises(TypeError, match="gamma must be one plain number: to learn"):
         grad(lambda gamma: kernels.rbf(ONE, ONE, gamma=gamma)[0, 1])(1.0)
 
 
