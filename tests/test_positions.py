@@ -126,10 +126,12 @@ def test_product_kernel_of_transformer_xl(lib, N, M):
 
 
 def test_relative_kernel_is_not_symmetric():
-    """D21. The position factor of S.14 is not symmetric."""
+    """D21. The position factor of S.14 need not be symmetric: it is if only cosines have weight."""
     t = np.array([[math.sin(a), math.cos(a)] for a in (math.pi / 2, 0, -math.pi / 2)])
     log_kappa = relative(np.array([[1.0, 0.0], [1.0, 0.0]]), t, scale=1.0)
     np.testing.assert_allclose(log_kappa, [[0, -1], [1, 0]], atol=1e-15)
+    log_kappa = relative(np.array([[0.0, 1.0], [0.0, 1.0]]), t, scale=1.0)
+    np.testing.assert_allclose(log_kappa, log_kappa.T, atol=1e-15)
 
 
 def test_four_terms_of_transformer_xl():
@@ -154,7 +156,7 @@ def test_four_terms_of_transformer_xl():
 
 
 def test_shifts_are_equivariant_with_offsets_and_a_window():
-    """D30. A table of offsets with a window is equivariant to shifts."""
+    """D30. A table of offsets with a window is equivariant to shifts, away from the start."""
     x, table, t = draw(5, (12, 4), (7, 4), (12, 4))
 
     def layer(x, t=0.0):
@@ -164,6 +166,7 @@ def test_shifts_are_equivariant_with_offsets_and_a_window():
     moved = np.roll(x, 2, axis=0)
     np.testing.assert_allclose(layer(moved)[5:], np.roll(layer(x), 2, axis=0)[5:], atol=1e-14)
     assert abs(layer(moved, t)[5:] - np.roll(layer(x, t), 2, axis=0)[5:]).max() > 0.1
+    assert abs(layer(moved)[2:4] - np.roll(layer(x), 2, axis=0)[2:4]).max() > 0.1   # the start
 
 
 # --- look-up tables -----------------------
@@ -231,7 +234,7 @@ def test_symmetric_product_is_absolute():
 def test_symmetric_kernel_has_no_previous_token_head():
     """D18. A positive semi-definite kernel that prefers the previous position by a margin m in
     every row needs κ(0, 0) ≥ e^{2mn} κ(n, n): none of offsets alone does, while the diagonal is
-    visible.
+    visible. It binds the whole kernel, not a symmetric factor beside an asymmetric one.
     """
     rng = np.random.default_rng(7)
     t = sinusoids(24, 16)
@@ -246,6 +249,8 @@ def test_symmetric_kernel_has_no_previous_token_head():
     S = absolute(turned(np.tile([0.0, 1.0], (24, 8)), first=-1), t)        # cos w_p (i - 1 - j)
     inner = S[1:, :]
     assert (inner.argmax(axis=1) == np.arange(23)).all()
+    beside = 50.0 * S + absolute(T, T)              # a symmetric factor beside one of two maps
+    assert (np.diag(beside, -1) > np.diag(beside)[1:]).all()
 
 
 def test_additive_positions_are_a_product_of_four():
