@@ -146,6 +146,8 @@ g_e, g_r = primal.gradient(one, one, [4 / 7], Phi_h, Psi_h)
 assert close(g_e, [[9 / 7], [-3 / 7]]) and close(g_r, [[-3 / 7], [-3 / 7]])
 assert residual(one, one, [4 / 7], Phi_h, Psi_h) > 0.3
 assert residual(0 * one, 0 * one, [4 / 7], Phi_h, Psi_h) == 0.0
+beside = np.diag([1.0, 0.0]), np.diag([2.0, 0.0])   # the leading solution and a column of zeros
+assert not np.any(primal.gradient(*beside, [1 / 2, 5.0], Phi_h, Psi_h))             # any lambda
 assert close(grad(primal.objective, 2)(np.eye(2), np.diag(s_h), 1 / s_h, Phi_h, Psi_h), [4, 1])
 heads = [by_hand([[1], [0]], [[0], [0]]), by_hand([[0], [2 ** 0.5]], [[0], [2 ** 0.5]])]
 assert close(heads, [1, -1]) and close(np.mean(heads) ** 2, 0) and np.mean(np.square(heads)) > 0.9
@@ -185,7 +187,8 @@ ax.legend()
 plt.show()
 # %% [markdown]
 # $J^2$ sinks to points that are no solutions, even when the right $\Lambda$ is given. The right
-# test is $\nabla J = 0$ (K.18) itself, in $O((N + M)ps)$ without $K$; only $W = 0$ passes it, too.
+# test is $\nabla J = 0$ (K.18) itself, in $O((N + M)ps)$ without $K$. Columns of zeros pass it too,
+# all of them ($W = 0$) or one beside solved ones: ask for $s$ columns that are not zero.
 #
 # ## 5. What does work, on an attention head
 # A variational form that is bounded (V10): over $A^\top A = B^\top B = I$,
@@ -194,8 +197,10 @@ plt.show()
 # with $W_e = \Psi^\top B$ for $B$, is **subspace iteration** (K.40, V32), with neither $K$ nor
 # $\Lambda$; orth makes the columns orthonormal:
 # $$W_e \leftarrow \mathrm{orth}(\Psi^\top\Psi\,\Phi^\top\Phi\,W_e).$$
-# The error shrinks by $(\sigma_{s+1}/\sigma_s)^2$ per step. Take a pretrained MiniLM head, whose
-# queries $q$ and keys $k$ make $\varphi = q/d^{1/4}$, $\psi = k/d^{1/4}$, $p = d = 32$.
+# It tends to the *span* of the leading $s$ weights, not to each of them, from any start of which no
+# direction is orthogonal to that span. The error shrinks by $(\sigma_{s+1}/\sigma_s)^2$ per step.
+# Take a pretrained MiniLM head, whose queries $q$ and keys $k$ make $\varphi = q/d^{1/4}$,
+# $\psi = k/d^{1/4}$, $p = d = 32$.
 # %%
 orth = lambda A: np.linalg.qr(A)[0]
 trace = lambda A, B: np.sum((Phi.T @ A) * (Psi.T @ B))              # tr(A^T K B)
