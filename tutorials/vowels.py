@@ -136,19 +136,23 @@ def implied(params, data, arm):
     X, mask, _ = (A[:40] for A in data)
     seen = []
     logits(params, X, mask, arm, seen)
-    _, _, Q, K, F = seen[-1]
     W_e, W_r = (params["blocks"][-1]["attend"]["primal"][name] for name in ("W_e", "W_r"))
     share, aligned = [], []
     for b in range(len(X)):
-        n = mask[b].sum()
         for h in range(HEADS):
-            Phi, Psi = (A[b, h, :n] / np.linalg.norm(A[b, h, :n], axis=1, keepdims=True) @ F[b, h].T
-                        for A in (Q, K))
+            Phi, Psi = maps(seen[-1], b, h, mask[b].sum())
             sigma = dual.solve(np.asarray(Phi @ Psi.T, float), 1).sigma
             share.append(sigma[0] ** 2 / np.sum((Phi @ Psi.T) ** 2))
             aligned += [cosines(Phi.T @ (Phi @ W_e[h]), W_r[h]),
                         cosines(Psi.T @ (Psi @ W_r[h]), W_e[h])]
     return float(np.mean(share)), float(np.mean(aligned))
+
+
+def maps(seen, b, h, n):
+    """Phi F^T and Psi F^T, (n, ROWS) each, of one series and head, from what `logits` collects."""
+    _, _, Q, K, F = seen
+    return (A[b, h, :n] / np.linalg.norm(A[b, h, :n], axis=1, keepdims=True) @ F[b, h].T
+            for A in (Q, K))
 
 
 def cosines(A, B):
