@@ -100,6 +100,20 @@ def test_golub_kahan_equals_the_svd(N, M, data):
     np.testing.assert_allclose(H_r.T @ H_r, np.eye(s), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("make, low, high", [
+    (lambda rng: rng.standard_normal((400, 4)) @ rng.standard_normal((4, 400)), 2, 3),
+    (lambda rng: kernels.softmax(2 * rng.standard_normal((400, 32)), rng.standard_normal((400, 32))),
+     8, 20),
+    (lambda rng: rng.standard_normal((800, 600)), 30, 60),
+], ids=["low-rank", "softmax", "random-numbers"])
+def test_steps(monkeypatch, make, low, high):
+    """How often K is multiplied hangs on how fast sigma falls: no one number fits all matrices."""
+    calls, beyond = [], large._beyond               # twice a step
+    monkeypatch.setattr(large, "_beyond", lambda *a: (calls.append(1), beyond(*a))[1])
+    large.golub_kahan(make(np.random.default_rng(0)), 4)
+    assert 2 * low <= len(calls) <= 2 * high
+
+
 def test_golub_kahan_and_the_svd_have_the_same_vectors():
     K = with_spectrum(RNG, 120, 100, 0.8 ** np.arange(100.0))
     for one, two in zip(large.golub_kahan(K, 5, tol=1e-13), dual.solve(K, 5)):
