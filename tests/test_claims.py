@@ -218,7 +218,7 @@ def test_where_rows_have_their_maximum(N, d, seed):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_rank_of_the_gram_matrix(d, seed):
     """D31. Rank of a Gram matrix: at most d, d(d+1)/2, (d+1)(d+2)/2 for linear, homogeneous, full
-    quadratic, and that for points in general position.
+    quadratic kernels, attained by enough points in general position.
     """
     X = np.random.default_rng(seed).uniform(-1, 1, (14, d))
     rank = lambda K: np.linalg.matrix_rank(K, tol=1e-9 * np.abs(K).max())

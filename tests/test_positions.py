@@ -126,7 +126,9 @@ def test_product_kernel_of_transformer_xl(lib, N, M):
 
 
 def test_relative_kernel_is_not_symmetric():
-    """D21. The position factor of S.14 need not be symmetric: it is if only cosines have weight."""
+    """D21. The position factor of S.14 need not be symmetric: it is if all queries have the same
+    coefficients, of cosines alone.
+    """
     t = np.array([[math.sin(a), math.cos(a)] for a in (math.pi / 2, 0, -math.pi / 2)])
     log_kappa = relative(np.array([[1.0, 0.0], [1.0, 0.0]]), t, scale=1.0)
     np.testing.assert_allclose(log_kappa, [[0, -1], [1, 0]], atol=1e-15)

@@ -60,7 +60,7 @@ def product(x, z, p, heads):                        # S.18; with W_k and W_S of 
 class Arm(NamedTuple):
     """What one arm differs in from the others of its part."""
 
-    names: Any                      # weights: without W_k the kernel is symmetric
+    names: Any                      # weights: without W_k the content kernel is symmetric
     scores: Any = (content,) * 3    # at the sites A, B, C
     kernel: Any = {}                # for smoother.attention
     words: Any = (False, False)     # positions added to the words of the source, of the target
