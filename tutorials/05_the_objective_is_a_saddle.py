@@ -36,7 +36,8 @@ close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < toleranc
 # axes as singular vectors; and a random one with $p = 4$.
 #
 # The *residual*, `primal.stationarity`, is the gradient without units: the difference in K.17,
-# $\Phi^\top\Phi W_e\Lambda = W_r$, or its mirror, over the sizes of the sides; 0 to 1, 0 if solved.
+# $\Phi^\top\Phi W_e\Lambda = W_r$, or its mirror, over the sizes of the sides, in the worst column;
+# 0 to 1, 0 if solved.
 # %%
 s_h = np.array([2.0, 1.0])                          # _h: by hand
 Phi_h, Psi_h, one = np.diag(s_h), np.eye(2), np.ones((2, 1))
@@ -176,8 +177,8 @@ given = np.array([descend(seed, -np.log(sigma[:3]), 0) for seed in range(3)])
 for name, runs in (("learned", learned), ("given", given)):
     J2, gap = runs[:, -1].T
     print(f"Lambda {name}: J^2 at most {J2.max():.0e}, residual {gap.min():.2f} to {gap.max():.2f}")
-    assert J2.max() < 1e-12 and 0.4 < gap.min() and gap.max() < 0.65
-# %% Three descents on a log axis: J squared falls to zero, the residual ends at 0.4 to 0.6
+    assert J2.max() < 1e-12 and 0.5 < gap.min() and gap.max() < 1
+# %% Three descents on a log axis: J squared falls to zero, the residual ends at 0.5 to 1
 figure, ax = plt.subplots(figsize=(6.0, 3.4))
 ax.semilogy(learned[:, :, 0].T, "C0", label=["$J^2$", None, None])
 ax.semilogy(learned[:, :, 1].T, "C1--", label=["residual", None, None])
