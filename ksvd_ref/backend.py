@@ -394,7 +394,7 @@ def unit_rows(X):
 
 
 def to_device(x, where):
-    """Array `x` on the CPU (NumPy) or on the GPU (CuPy): the only function that moves data.
+    """Array `x` on the CPU (NumPy) or on the GPU (CuPy): how a reader's numbers move.
 
     Parameters
     ----------

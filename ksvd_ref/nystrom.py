@@ -35,7 +35,7 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     `approximate`. rank: at most the numerical rank of K_landmarks, and that unless told, which
     leaves out dependent landmarks. Warns where no rank is given and small sigma are divided by.
 
-    Source: derived.
+    Source: derived; Tao et al. 2023; Tao et al. 2024.
 
     >>> K = np.outer([1.0, 2.0], [1.0, 3.0])                    # landmarks: row 0 and column 0
     >>> solve(K[:, :1], K[:1, :1], K[:1, :], N=2, M=2).sigma    # 1 sqrt(4 / 1); the true one: 7.07
@@ -72,7 +72,7 @@ def approximate(K_rows, K_landmarks, K_cols, rank=None):
     K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps, or
     all but the `rank` largest; warns as `solve`.
 
-    Source: derived.
+    Source: derived; Tao et al. 2023; Tao et al. 2024.
 
     >>> approximate([[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0]], [[1.0, 3.0]])  # column 0 drawn twice
     array([[1., 3.],
