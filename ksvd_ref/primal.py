@@ -16,7 +16,7 @@ from autograd.tracer import getval
 
 from .backend import namespace
 from .inputs import arrays
-from .linalg import numerical_rank, one_sign, rank_rule, spectral_norm
+from .linalg import numerical_rank, one_sign, rank_rule, spectral_norm, svd
 from .triangles import exact, traced
 
 
@@ -30,6 +30,7 @@ class Primal(NamedTuple):
 
 PRIMAL = {"W_e": "p s", "sigma": "s", "W_r": "p s"}
 DUAL = {"H_e": "N s", "sigma": "s", "H_r": "M s"}
+FACTORS = {"A": "p s", "B": "p s", "Phi": "N p", "Psi": "M p"}
 POINT = {"W_e": "p s", "W_r": "p s", "Lambda": "s", "Phi": "N p", "Psi": "M p"}
 
 
@@ -114,6 +115,69 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
         whole = size(difference + side) + size(side)
         return size(difference) / xp.where(whole > 0.0, whole, 1.0)
     return xp.max(xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e)))
+
+
+@arrays(**FACTORS)
+def approximation_loss(A, B, Phi, Psi):
+    """A loss whose minimum is the KSVD, L = ½ ‖K − ΦA(ΨB)ᵀ‖² − ½ ‖K‖² (Eq. K.41).
+
+    As ½ ⟨EᵀE, RᵀR⟩ − ⟨ΦᵀE, ΨᵀR⟩ with E = ΦA, R = ΨB: O((N + M) p s), without K. J is zero at any
+    components, and elsewhere; the minima here are the s leading ones alone, −½ Σ_{l≤s} σ_l², at
+    A = W_eΣ^(−½)T, B = W_rΣ^(−½)T^(−T) for any regular T (K.42): a pair of spans, of which
+    `from_factors` has the vectors.
+
+    Source: derived; Baldi and Hornik 1989.
+
+    >>> approximation_loss([[1.0]], [[1.0]], [[2.0]], [[3.0]])  # K = 6, found: -36 / 2
+    np.float64(-18.0)
+    """
+    xp = namespace(A, B, Phi, Psi)
+    E, R = Phi @ A, Psi @ B
+    return xp.sum((E.T @ E) * (R.T @ R)) / 2 - xp.sum((Phi.T @ E) * (Psi.T @ R))
+
+
+@arrays(**FACTORS)
+def approximation_gradient(A, B, Phi, Psi):
+    """Its gradient, ∂L/∂A = GA(BᵀHB) − GHB,  ∂L/∂B = HB(AᵀGA) − HGA, G = ΦᵀΦ, H = ΨᵀΨ (Eq. K.41).
+
+    >>> approximation_gradient([[1.0]], [[2.0]], [[1.0]], [[1.0]])         # E Rᵀ = 2, K = 1
+    (array([[2.]]), array([[1.]]))
+    """
+    E, R = Phi @ A, Psi @ B
+    return (Phi.T @ (E @ (R.T @ R) - Phi @ (Psi.T @ R)),
+            Psi.T @ (R @ (E.T @ E) - Psi @ (Phi.T @ E)))
+
+
+@arrays(**FACTORS)
+def missed_share(A, B, Phi, Psi):
+    """The share of K that two factors miss, ‖K − ΦA(ΨB)ᵀ‖²/‖K‖² = 1 + 2L/‖K‖² (Eq. K.41).
+
+    From 0 up; above 1 it is worse than nothing. ‖K‖² = ⟨ΦᵀΦ, ΨᵀΨ⟩.
+
+    >>> missed_share([[1], [0]], [[1], [0]], [[2, 0], [0, 1]], [[1, 0], [0, 1]])   # 1 of 4 + 1
+    np.float64(0.2)
+    """
+    norm_2 = namespace(Phi, Psi).sum((Phi.T @ Phi) * (Psi.T @ Psi))
+    return 1.0 + 2.0 * approximation_loss(A, B, Phi, Psi) / norm_2
+
+
+@arrays(**FACTORS)
+def from_factors(A, B, Phi, Psi):
+    """The KSVD in the spans of two factors, ΦA = Q_a T_a, ΨB = Q_b T_b, T_a T_bᵀ = uΣvᵀ (Eq. K.43).
+
+    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12). At a minimiser of
+    `approximation_loss` that is the KSVD of K, and K does not occur.
+
+    Source: derived.
+
+    >>> from_factors([[1], [0]], [[1], [0]], [[2, 0], [0, 1]], [[1, 0], [0, 1]]).sigma
+    array([2.])
+    """
+    xp = namespace(A, B, Phi, Psi)
+    (Q_a, T_a), (Q_b, T_b) = (tuple(xp.linalg.qr(S)) for S in (Phi @ A, Psi @ B))
+    u, sigma, v = svd(T_a @ T_b.T)
+    H_e, H_r = Q_a @ u, Q_b @ v
+    return one_sign(Primal(Psi.T @ H_r, sigma, Phi.T @ H_e), by=H_e)
 
 
 @arrays(dual=DUAL, Phi="N p", Psi="M p")

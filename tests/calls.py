@@ -133,6 +133,10 @@ def table(n=16):
         "primal.objective": Call(primal.objective, point),
         "primal.gradient": Call(primal.gradient, point),
         "primal.stationarity": Call(primal.stationarity, point),
+        **{f"primal.{name}": Call(getattr(primal, name), {"A": W[0], "B": W[1], **pair})
+           for name in ("approximation_loss", "approximation_gradient", "missed_share")},
+        "primal.from_factors": Call(primal.from_factors, {"A": W[0], "B": W[1], **pair}, {},
+                                    lambda found, A, B, Phi, Psi: of_primal(found, Phi, Psi)),
         "primal.from_dual": Call(primal.from_dual, {"dual": one, **pair}),
         "primal.to_dual": Call(primal.to_dual, {"primal": two, **pair}),
         "primal.e_scores": Call(primal.e_scores, {"Phi_new": Phi, "primal": two}),

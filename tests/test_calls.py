@@ -10,7 +10,8 @@ from autograd import grad
 from calls import BARE, OTHERS, flat, public, table
 
 CALLS = table()
-ROUGH = {"large.golub_kahan", "large.factor", "large.merge", "large.solve_factor", "nystrom.pivots"}
+ROUGH = {"large.golub_kahan", "large.factor", "large.merge", "large.solve_factor", "nystrom.pivots",
+         "primal.from_factors"}
 each = pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].function.__module__
                                         .split(".")[1] not in BARE])
 

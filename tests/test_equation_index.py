@@ -18,7 +18,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 ENTRIES = {entry.tag: entry for entry in index.entries()}
 LESSONS = index.cells()
 TREES = {path.name: ast.parse(path.read_text("utf-8")) for path in (ROOT / "tests").glob("*.py")}
-WORKS = ("derived", "textbook", "Chen et al. 2023", "Cheng 1995", "Child et al. 2019",
+WORKS = ("derived", "textbook", "Baldi and Hornik 1989",
+         "Chen et al. 2023", "Cheng 1995", "Child et al. 2019",
          "Choromanski et al. 2021", "Dai et al. 2019", "Eckart and Young 1936", "Fan 1992",
          "Fukunaga and Hostetler 1975", "Huang et al. 2018", "Katharopoulos et al. 2020",
          "Lanczos 1958", "Ramsauer et al. 2021", "Shaw et al. 2018", "Suykens 2016",

@@ -224,6 +224,94 @@ for s, rate in enumerate((sigma[1:] / sigma[:-1]) ** 2, 1):
 # %% [markdown]
 # The rate is the predicted one; $s = 4$ is slow since $\sigma_5$ is close to $\sigma_4$.
 #
+# ## 6. A loss that has the kernel SVD as its minimum
+# Two factors $A, B$ $(p, s)$ make an approximation of $K$ of rank $s$, $\Phi A(\Psi B)^\top$. Its
+# error is bounded below, and with $E = \Phi A$, $R = \Psi B$ it costs what $J$ costs (K.41):
+# $$L = \tfrac12\|K - ER^\top\|^2 - \tfrac12\|K\|^2 =
+# \tfrac12\langle E^\top E, R^\top R\rangle - \langle\Phi^\top E, \Psi^\top R\rangle.$$
+# By Eckart and Young the minimum is $-\tfrac12(\sigma_1^2 + \dots + \sigma_s^2)$, at the $s$
+# leading components and nowhere else. Any other $s$ components are stationary too, but a way down
+# leads from there (K.42). The minimum fixes a pair of spans; QR decompositions of $E$ and $R$ and
+# a small SVD turn them into the vectors (K.43).
+
+
+# %%
+def missed(E, R):
+    """Share of |K|^2 outside the spans of E and R, beyond what five components must miss."""
+    inside = (Phi.T @ orth(E)).T @ (Psi.T @ orth(R))            # Q_e^T K Q_r
+    return 1 - np.sum(inside ** 2) / norm_2 - least
+
+
+norm_2 = np.sum((Phi.T @ Phi) * (Psi.T @ Psi))                  # |K|^2
+least = 1 - np.sum(sigma ** 2) / norm_2
+A, B = rng.standard_normal((2, 32, 5))
+for _ in range(300):                                            # the best A for B, the best B for A
+    A = np.linalg.solve((Psi @ B).T @ (Psi @ B), (Psi @ B).T @ Psi).T
+    B = np.linalg.solve((Phi @ A).T @ (Phi @ A), (Phi @ A).T @ Phi).T
+print(f"missed by A and B: {primal.missed_share(A, B, Phi, Psi):.4f}, at best {least:.4f}")
+assert close(primal.approximation_loss(A, B, Phi, Psi), -np.sum(sigma ** 2) / 2, 1e-9)
+for found, want in zip(primal.from_factors(A, B, Phi, Psi), exact):
+    assert close(found, want, 1e-9)
+# %% [markdown]
+# From the same three starts: descend $J^2$ with the right $\Lambda$ in hand, descend $L$, and raise
+# the trace of section 5 by polar factors, $A \leftarrow \mathrm{polar}(KB)$,
+# $B \leftarrow \mathrm{polar}(K^\top A)$ (K.44). What counts is the share of $K$ that the two spans
+# miss, beyond the least that five components must miss. $J$ itself runs away.
+
+
+# %%
+def polar(S):
+    U, _, Vt = np.linalg.svd(S, full_matrices=False)
+    return U @ Vt
+
+
+def three_ways(seed, steps=400):
+    A, B = W, V = np.random.default_rng(seed).standard_normal((2, 32, 5)) / 10
+    a, b = orth(Phi @ A), orth(Psi @ B)
+    rows = []
+    for _ in range(steps):
+        J = primal.objective(W, V, 1 / sigma, Phi, Psi)
+        g = primal.gradient(W, V, 1 / sigma, Phi, Psi)
+        rows.append([missed(Phi @ W, Psi @ V), missed(Phi @ A, Psi @ B), missed(a, b)])
+        W, V = W - 1e-2 * J * g[0], V - 1e-2 * J * g[1]
+        g = primal.approximation_gradient(A, B, Phi, Psi)
+        A, B = A - 3e-5 * g[0], B - 3e-5 * g[1]
+        a = polar(Phi @ (Psi.T @ b))
+        b = polar(Psi @ (Phi.T @ a))
+    return rows, J
+
+
+runs, J = zip(*(three_ways(seed) for seed in range(3)))
+runs = np.array(runs)
+assert max(map(abs, J)) < 1e-3 and np.all(runs[:, -1, 0] > 10 * runs[:, -1, 1])
+assert np.all(runs[:, -1, 2] < 1e-6)
+W = np.ones((2, 32, 5))                                         # up the slope of J: no end
+for _ in range(50):
+    W = W + 1e-2 * np.array(primal.gradient(*W, 1 / sigma, Phi, Psi))
+assert primal.objective(*W, 1 / sigma, Phi, Psi) > 1e6
+# %% Three ways on a log axis: J squared misses most of K, L sinks, polar steps reach rounding
+figure, ax = plt.subplots(figsize=(6.0, 3.4))
+for way, (colour, name) in enumerate((("C0", "$J^2$"), ("C1", "$L$"), ("C2", "trace"))):
+    ax.semilogy(np.maximum(runs[:, :, way].T, 1e-16), colour, label=[name, None, None])
+ax.set(title="What the spans miss: $J^2$ stays, $L$ and the trace go to the best", xlabel="step",
+       ylabel="share of $K$ beyond the least")
+ax.legend()
+plt.show()
+# %% [markdown]
+# $J^2$ is zero and the spans are anywhere. $L$ goes down to the leading components, slowly along
+# components of nearly equal $\sigma$; polar steps converge as subspace iteration does. For several
+# sequences with one $W$, the mean of their $J$ is stationary at the solution of all features
+# stacked, with $\Lambda = n\Sigma^{-1}$: $J$ sees only the pooled $\Phi^\top\Phi$ and
+# $\Psi^\top\Psi$ (K.48).
+# %%
+n, stacked = 3, np.concatenate([c * Phi for c in (1, 2, 3)])
+S = primal.solve(stacked, np.tile(Psi, (3, 1)))
+pooled = S.W_e[:, :5], S.W_r[:, :5], n / S.sigma[:5]
+slopes = [primal.gradient(*pooled, c * Phi, Psi) for c in (1, 2, 3)]
+assert close(np.mean(slopes, axis=0), 0, 1e-9) and np.abs(slopes[0]).max() > 1
+
+
+# %% [markdown]
 # **The published statement, fairly put.** Chen et al. write a maximum, state that $J = 0$ at its
 # stationary points, and add $\eta J^2$ to the training loss. True remains: every KSVD has $J = 0$,
 # and $J^2$ is cheap and smooth. It is a **regulariser**: $J = 0$ does not make a KSVD.
