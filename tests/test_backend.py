@@ -163,6 +163,7 @@ HOST = {
     "backend": "decides which library it is",
     "linalg._svd_vjp": "autograd runs derivatives on NumPy values",
     "linalg._eigh_vjp": "the same",
+    "linalg.refuse_twice": "the same",
     "linalg.svd_core": "called by the derivatives only",
     "inputs": "makes arrays of lists and numbers",
     "triangles._traced_vjp": "derivative on NumPy values",
