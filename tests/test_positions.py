@@ -6,7 +6,8 @@ import pytest
 
 from ksvd_ref.attention.positions import (absolute, offset_table, rel_shift, relative, sinusoids,
                                           turned)
-from ksvd_ref.attention.smoother import attention, causal, memory, weights, window
+from ksvd_ref.attention.filters import causal, memory, window
+from ksvd_ref.attention.smoother import attention, weights
 
 from test_smoother import check_gradient, close
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ksvd_ref import kernels
-from ksvd_ref.attention.smoother import (attention, causal, linear_attention, memory, merge_heads,
-                                         multi_head, split_heads, strided, weights, window)
+from ksvd_ref.attention.filters import causal, memory, strided, window
+from ksvd_ref.attention.smoother import (attention, linear_attention, merge_heads, multi_head,
+                                         split_heads, weights)
 
 
 def close(got, want, lib=None, factor=100):
