@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 
 from ksvd_ref import dual, features, kernels, primal
-from ksvd_ref.attention import positions, smoother
+from ksvd_ref.attention import filters, positions, smoother
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 SIZES = pytest.mark.parametrize("N, d", [(6, 2), (15, 4)])
@@ -179,7 +179,7 @@ def test_filters_and_positivity(N, d, seed):
     """
     X = np.random.default_rng(seed).standard_normal((N, d))
     G = kernels.exponential(X, X)
-    causal = np.where(smoother.causal(N), G, 0.0)
+    causal = np.where(filters.causal(N), G, 0.0)
     np.testing.assert_allclose(causal + causal.T, G + np.diag(np.diag(G)), rtol=1e-14)
     assert least(causal) > 0.0
     near = np.abs(np.subtract.outer(np.arange(3), np.arange(3))) <= 1

@@ -16,9 +16,9 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import features
+from ksvd_ref.attention.filters import causal, memory, strided, window
 from ksvd_ref.attention.positions import absolute, offset_table, relative, sinusoids, turned
-from ksvd_ref.attention.smoother import (attention, causal, linear_attention, memory, strided,
-                                         weights, window)
+from ksvd_ref.attention.smoother import attention, linear_attention, weights
 from ksvd_ref.course import datasets
 
 plt.style.use("ksvd_ref.data.ksvd")

@@ -155,7 +155,8 @@ def _normaliser(Z, noise, sees, name, cure):
     wrong = zero if sees is None else zero & sees
     if xp.any(wrong):
         raise ValueError(f"the normaliser of {name} vanishes in {int(xp.count_nonzero(wrong))} of "
-                         f"{Z.size} rows, where its values cancel or are all 0. Instead {cure}")
+                         f"{Z.size} rows, where its values cancel or are all zero: there is no "
+                         f"weighted mean. Instead {cure}")
     return visible(~zero, Z, 1.0)
 
 
