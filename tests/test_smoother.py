@@ -769,7 +769,7 @@ Q0, K0, V0 = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
      "leading axes of mask"),
     ({"log_factor": np.ones((2, 3))}, ValueError, "log_factor must have shape"),
     ({"log_factor": np.full((2, 4), -np.inf)}, ValueError, "log_factor must be finite"),
-    ({"kernel": "gauss"}, ValueError, "'polynomial', got 'gauss'"),
+    ({"kernel": "gauss"}, ValueError, "polynomial, got 'gauss'"),
     ({"kernel": None}, ValueError, "got None"),
     ({"kernel": ["rbf"]}, ValueError, "must be a function or one of"),
     ({"kernel": lambda Q, K: Q @ K.T * 1j}, TypeError, "must hold real numbers"),

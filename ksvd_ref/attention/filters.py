@@ -23,9 +23,7 @@ from ..inputs import arrays, as_array, integer
 def causal(N, M=None):
     """Causal filter, aligned at the end (Eq. S.24).
 
-    j ≤ i + M − N, (N, M). For N > M the first N − M queries see nothing.
-
-    Source: Tsai et al. 2019.
+    j ≤ i + M − N, (N, M). For N > M the first N − M queries see nothing. Source: Tsai et al. 2019.
 
     >>> causal(2, 3)
     array([[ True,  True, False],
@@ -39,7 +37,6 @@ def memory(N, length):
     """Causal filter over `length` remembered keys and N present ones (Eq. S.25).
 
     j ≤ i + length, the remembered keys first, as in Transformer-XL: (N, N + length).
-
     Source: Tsai et al. 2019; Dai et al. 2019.
 
     >>> memory(2, 1)[0, :]
@@ -52,9 +49,7 @@ def memory(N, length):
 def window(N, width, *, M=None):
     """Causal filter of the last `width` keys (Eq. S.26).
 
-    0 ≤ age < width, (N, M); a width of 1 sees only itself.
-
-    Source: derived.
+    0 ≤ age < width, (N, M); a width of 1 sees only itself. Source: derived.
 
     >>> window(3, 2)[2, :]
     array([False,  True,  True])
@@ -67,9 +62,8 @@ def window(N, width, *, M=None):
 def strided(N, stride, *, M=None):
     """Both parts of the strided Sparse Transformer, united (Eq. S.27).
 
-    0 ≤ age < l, or age ≥ 0 and age mod l = 0, for a stride of l: (N, M). One head for each part is
-    the other reading: ``window(N, l)``, and ``strided(N, l) & ~window(N, l) | window(N, 1)``.
-
+    0 ≤ age < l, or age ≥ 0 and age mod l = 0, for a stride of l: (N, M). The other reading has two
+    heads, ``window(N, l)`` and ``strided(N, l) & ~window(N, l) | window(N, 1)``.
     Source: Child et al. 2019, by name.
 
     >>> strided(5, 2)[4, :]                             # itself, one back, then every second
@@ -96,9 +90,7 @@ def _boolean(mask, X):
 
 
 def pairs(mask, Q, K, V=None, log_factor=None):
-    """The mask of N queries and M keys, (..., N, M) or 1 for what broadcasts; None stays None.
-
-    It and the log_factor must fit these arrays, which a decorator cannot say.
+    """The mask of these queries and keys, (..., N, M) with 1 for what broadcasts, or None.
 
     >>> pairs([True, False, True], np.ones((2, 1)), np.ones((3, 1)))
     array([[ True, False,  True]])
@@ -132,7 +124,7 @@ def taking_part(mask):
 
 
 def steps(mask, X, axes):
-    """The mask of the N steps of X as it meets X, whose last `axes` are no batch; None stays None.
+    """The mask of the N steps of X as it meets X, whose last `axes` are no batch, or None.
 
     >>> steps([True, False], np.ones((5, 3, 2, 4)), 3).shape        # 5 sequences, 3 heads
     (1, 2, 1)

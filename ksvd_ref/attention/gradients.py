@@ -3,10 +3,9 @@
 g_A    the shape of A    derivative of a loss by A, for each array A of the layer
 
 autograd cannot trace CuPy arrays, so a GPU needs these; on the CPU autograd referees them, and
-differentiates the layer itself. Blocks of rows keep what is made on the way in the cache. What is
-refused: inputs.py.
+differentiates the layer itself. Blocks of rows keep what is made on the way in the cache.
 
-No equation: they are derivatives of what has one.
+No equation: they are derivatives of what has one. What is refused: inputs.py.
 """
 import math
 
@@ -15,7 +14,7 @@ from ..inputs import arrays, integer
 from .filters import steps, visible
 from .layer import (LAYER, WEIGHTS, PrimalWeights, Scores, _count, _even_grid, _fitting, _in_range,
                     _random_features, _running_sum, _take_rows)
-from .losses import SCORES, _counted, _column_squares
+from .losses import SCORES, _counted, _squares
 
 
 @arrays(**LAYER, scores=SCORES, g_scores=SCORES, g_output="~... H N d_v")
@@ -129,7 +128,7 @@ def paper_loss_vjp(g, scores, weights, *, mask=None):
     array([[3.5]])
     """
     (E, R, _), (W_e, W_r, Lambda, W_o, b_o) = _counted(scores, mask), weights
-    g_L = 0.5 * _summed(g[..., None] * _column_squares(E, R), 2)
+    g_L = 0.5 * _summed(g[..., None] * (_squares(E) + _squares(R)), 2)
     weight, g_trace = g[..., None, None] * Lambda[:, None, :], -_summed(g, 1)[:, None, None]
     return Scores(weight * E, weight * R), PrimalWeights(
         g_trace * W_r, g_trace * W_e, g_L, _room(W_o), _room(b_o))
@@ -149,7 +148,7 @@ def published_loss_vjp(g, scores, weights, *, mask=None):
     (E, R, N), (W_e, W_r, Lambda, W_o, b_o) = _counted(scores, mask), weights
     H, g_trace = Lambda.shape[0], -namespace(g).sum(g) / Lambda.shape[0]
     g = g[..., None, None] / (H * N)                            # (..., 1, 1)
-    g_L = Lambda * _summed(g * _column_squares(E, R), 2)
+    g_L = Lambda * _summed(g * (_squares(E) + _squares(R)), 2)
     weight = g[..., None] * (Lambda * Lambda)[:, None, :]       # (..., H, 1, s)
     return Scores(weight * E, weight * R), PrimalWeights(
         g_trace * W_r, g_trace * W_e, g_L, _room(W_o), _room(b_o))

@@ -11,7 +11,7 @@ Time O(N p s) per head, and no N x N array. No softmax, no values, no centring: 
 linear map of [E, R]. That J = 0 does not make W_e and W_r solutions of the KSVD is lesson 05.
 autograd differentiates it as often as asked; a row of zeros counts as under the identity map.
 
-No equation: beside K.24, K.29 and K.30 it holds their parts. What is refused: inputs.py.
+No equation: where training starts is no part of the derivation. What is refused: inputs.py.
 """
 import warnings
 from typing import Any, NamedTuple
@@ -67,7 +67,6 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
     q/‖q‖ (K.25), 0 for 0; "identity"; or directions (d, p) from N(0, I), positive random features,
     whose kernel estimates exp(⟨q, k⟩). causal: token i sees the tokens up to i, by running means
     (K.30). Warns if s > min(n, p, N), the largest rank that the kernel can have (V16).
-
     Source: Chen et al. 2023; code of Chen et al. 2023.
 
     >>> one = np.ones((1, 2, 1))
@@ -107,7 +106,7 @@ def _fitting(Q, K, weights, F, features, mask, causal):
                       f"at most (V16): {s - bound} of them cannot be singular vectors of a "
                       "sigma > 0", stacklevel=4)
     mask = steps(mask, Q, 3)
-    if mask is None and named:                      # NaN and infinity show in the output
+    if mask is None and named:                      # NaN shows; a random feature hides it
         return Q, K, None
     return shown(mask, Q, "Q"), shown(mask, K, "K"), mask
 
@@ -154,7 +153,6 @@ def running_mean(X, *, mask=None):
 
     The causal form of Primal-Attention replaces queries and keys by it; for the cosine map the sum
     would do (V40). Padded steps do not count: 0 before the first True of the mask.
-
     Source: code of Chen et al. 2023.
 
     >>> running_mean([[2.0], [4.0], [9.0]], mask=[True, True, False])[:, 0]
@@ -195,7 +193,6 @@ def even_rows(X, n, *, mask=None):
     repeat. The grid is that of the published code (from truncated floating-point steps there), a
     fixed one: the random-projection argument for sampled rows does not apply. With a mask each
     sequence has its own grid over its steps; that code takes padded steps too.
-
     Source: code of Chen et al. 2023.
 
     >>> even_rows([[0.0], [1.0], [2.0], [3.0]], 3)[:, 0]
@@ -233,8 +230,6 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     orthogonal to the others. Differs from what "orthogonal" suggests: the columns *within* a head
     are not orthonormal, W_hᵀW_h is only near I/s. Lambda is uniform in (0, 1), with no constraint
     to stay positive. W_o and b_o are uniform within 1/√(2s).
-
-    No equation: where training starts is no part of the derivation.
 
     >>> np.sum(published_init(np.random.default_rng(0), 4, 10, 3, 8).W_e ** 2, axis=(1, 2))
     array([1., 1., 1., 1.])

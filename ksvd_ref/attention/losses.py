@@ -6,10 +6,10 @@ W_e, W_r   (H, D, s)            primal weights
 J          (..., H) or (...)    objective, for each head or its mean over the heads
 
 A mask, (N,) or (..., N), is False for padding, which may hold anything. What is refused: inputs.py.
-
-No equation: beside K.27 to K.31 it holds what they share.
 """
 import math
+
+from autograd.extend import defvjp, primitive
 
 from ..backend import namespace
 from ..inputs import arrays, integer
@@ -26,7 +26,6 @@ def paper_loss(scores, weights, *, mask=None):
     (..., H), of any sign; Λ is 1/σ at a solution. J of primal.objective, at the features Φ Fᵀ. The
     trace is that of the stored weights, not of Fᵀ W_e, or F would drop out of the stationary kernel
     (V29). The penalty of the paper squares the mean over the heads: mean_of_squares(mean(J, -1)).
-
     Source: Chen et al. 2023.
 
     >>> one = [[[1.0], [1.0]]]                      # lesson 05: K = diag(2, 1), J = 5/2 + 2/2 - 2
@@ -35,7 +34,8 @@ def paper_loss(scores, weights, *, mask=None):
     """
     (E, R, _), (W_e, W_r, Lambda, _, _) = _counted(scores, mask), weights
     xp = namespace(E, R, W_e, W_r, Lambda)
-    return 0.5 * xp.sum(_column_squares(E, R) * Lambda, axis=-1) - xp.sum(W_e * W_r, axis=(1, 2))
+    squares = (_squares(E) + _squares(R)) * Lambda
+    return 0.5 * xp.sum(squares, axis=-1) - xp.sum(W_e * W_r, axis=(1, 2))
 
 
 @arrays(scores=SCORES, weights=WEIGHTS)
@@ -47,7 +47,6 @@ def published_loss(scores, weights, *, mask=None):
     the steps while the trace is not divided by N (V35); and the heads are averaged, trace and all,
     where K.27 does it later: their signs may cancel (V7). It is the mean over the heads of
     `paper_loss` with `paper_lambda`. N counts the True of the mask; that code counts padding too.
-
     Source: code of Chen et al. 2023.
 
     >>> one = [[[1.0], [1.0]]]                      # 5/2 / 2 + 2/2 / 2 - 2
@@ -56,7 +55,7 @@ def published_loss(scores, weights, *, mask=None):
     """
     (E, R, N), (W_e, W_r, Lambda, _, _) = _counted(scores, mask), weights
     xp = namespace(E, R, W_e, W_r, Lambda)
-    squares = _column_squares(E, R) * (Lambda * Lambda) / N
+    squares = (_squares(E) + _squares(R)) * (Lambda * Lambda) / N
     return (0.5 * xp.sum(squares, axis=(-2, -1)) - xp.sum(W_e * W_r)) / Lambda.shape[0]
 
 
@@ -69,10 +68,13 @@ def _counted(scores, mask):
     return shown(mask, E, "E"), shown(mask, R, "R"), N
 
 
-def _column_squares(E, R):
-    """‖e_l‖² + ‖r_l‖² over the steps, (..., H, s)."""
-    xp = namespace(E, R)
-    return xp.sum(E * E, axis=-2) + xp.sum(R * R, axis=-2)
+@primitive          # or autograd would make four arrays of the size of E
+def _squares(E):
+    """‖e_l‖² over the steps, (..., H, s)."""
+    return namespace(E).sum(E * E, axis=-2)
+
+
+defvjp(_squares, lambda ans, E: lambda g: 2.0 * g[..., None, :] * E)
 
 
 @arrays(Lambda="...", N=integer(1))
@@ -80,7 +82,6 @@ def paper_lambda(Lambda, N):
     """Λ of the paper that the published code's stands for, Λ²/N (claim V39).
 
     With it both losses agree, so σ = 1/Λ of K.28 is read off as N/Λ², not as 1/Λ (V35, V39).
-
     Source: derived.
 
     >>> paper_lambda([[4.0]], 8)                    # sigma = 1/2
@@ -95,7 +96,6 @@ def mean_of_squares(J):
 
     Each sequence for itself, as in the paper, and in its code for time series, reinforcement
     learning and text. Times η, and added up over the layers, it joins the loss L of the task.
-
     Source: Chen et al. 2023.
 
     >>> mean_of_squares([3.0, -3.0])
@@ -109,7 +109,6 @@ def square_of_mean(J):
     """Penalty of the batch as a whole, in which parts cancel: mean(J)² ≤ mean(J²) (claim V7).
 
     What the published code does for the Long-Range Arena and for images; the paper has K.27.
-
     Source: derived; code of Chen et al. 2023.
 
     >>> square_of_mean([3.0, -3.0])

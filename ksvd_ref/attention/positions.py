@@ -23,7 +23,6 @@ def sinusoids(N, d, *, first=0, beside=None):
 
     t_i = (sin ω_p i, cos ω_p i)_p, the pairs side by side, ω_p = 10000^(−2p/d): (N, d). first:
     position of the first row, negative for offsets. beside: array whose library and dtype it gets.
-
     Source: Vaswani et al. 2017.
 
     >>> sinusoids(2, 2)
@@ -45,9 +44,7 @@ def absolute(t_q, t_k, *, scale=None):
     of Tsai et al., two are the untied control (S.19). It is one exponential kernel on [content,
     position], at the scale √d of one half (claim D15). No function of i − j, even with sinusoids,
     but for special W (claim D17): one that keeps sin i alone gives sin(0) sin(1) = 0 and sin(1)
-    sin(2) = 0.765.
-
-    Source: Tsai et al. 2019, equation (9).
+    sin(2) = 0.765. Source: Tsai et al. 2019, equation (9).
 
     >>> absolute([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], scale=2.0)
     array([[0.5, 0. ]])
@@ -72,7 +69,6 @@ def relative(Q, R, *, scale=None):
 
     Transformer-XL (S.14) has R = sinusoids W_R, a look-up table (S.17: Shaw et al., Huang et al.,
     2018) R = `offset_table`. The full Transformer-XL (S.16) is Q + u for the content, Q + v here.
-
     Source: derived; Dai et al. 2019.
 
     >>> relative([[1.0], [10.0]], [[1.0], [0.0], [-1.0]])       # q_i (i - j)
@@ -129,7 +125,6 @@ def offset_table(table, N, M):
 
     Row L + r of the table (2L + 1, d) belongs to r = i − j; beyond its ends its last row counts.
     Returns R (N+M-1, d). `relative` divides by √d, a factor that a learned table takes up.
-
     Source: Tsai et al. 2019; Shaw et al. 2018; Huang et al. 2018.
 
     >>> offset_table([[-1], [0], [1]], 2, 3)[:, 0]              # offsets 2, 1, 0, -1
@@ -152,7 +147,6 @@ def turned(C, *, first=0):
     = ⟨c_i, t_{i−j}⟩. The coefficients c = q W_Rᵀ of the sinusoids are turned by the position of the
     query, so the product of a content and an offset kernel is one exponential kernel, of queries
     [q, ψ] and keys [k, t]. first: M − N where keys are numbered from 0.
-
     Source: Tsai et al. 2019; Dai et al. 2019.
 
     >>> psi = turned([[1.0, 0.0]], first=2)

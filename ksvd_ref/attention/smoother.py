@@ -3,16 +3,14 @@
 Q, K, V   (..., N, d), (..., M, d), (..., M, d_v)   queries, keys, values; here K is not a kernel
 G         (..., N, M)    kernel matrix, G_ij = κ(q_i, k_j), with the position factor
 mask      (..., N, M)    the filter B of filters.py: True where query i may attend to key j
-Z         (..., N, 1)    normaliser, Z_i = Σⱼ B_ij G_ij
-A         (..., N, M)    attention matrix, A_ij = B_ij G_ij / Z_i
+A         (..., N, M)    attention matrix, A_ij = B_ij G_ij / Z_i, Z_i = Σⱼ B_ij G_ij (..., N, 1)
 
 Four things to choose, four arguments: the kernel on the content (`kernel`), that on the positions,
 which multiplies it (`log_factor`, see positions.py), the values (`V`), the set filter (`mask`). W_q
 and W_k come before: symmetric is the same array twice. Leading axes (batch, head) broadcast. What
-no visible pair needs may hold anything, NaN included; a query that sees nothing gives zeros. What
-is refused: inputs.py.
+no visible pair needs may hold anything, NaN included; a query that sees nothing gives zeros.
 
-No equation: heads are blocks of columns.
+No equation: heads are blocks of columns. What is refused: inputs.py.
 """
 import warnings
 
@@ -31,9 +29,7 @@ def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guar
     """Kernel smoother of the values, Σⱼ κ(q, kⱼ) vⱼ / Σⱼ κ(q, kⱼ) (Eq. S.2); softmax is one case.
 
     O = A V, (..., N, d_v), with the A of `weights` and all its arguments: Nadaraya-Watson
-    regression with responses v_j.
-
-    Source: Tsai et al. 2019, Definition 1.
+    regression with responses v_j. Source: Tsai et al. 2019, Definition 1.
 
     >>> from math import log
     >>> attention([[1.0]], [[log(2)], [0.0]], [[3.0], [0.0]])              # weights 2/3 and 1/3
@@ -51,12 +47,10 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
     kernel: a name of KERNELS, with the parameters of ksvd_ref.kernels (rbf without 1/2 (S.9) is
     gamma = 1/√d, polynomial without + 1 (S.8) coef0 = 0), or a function ``kernel(Q, K,
     **parameters)`` that returns G; one of two points goes in as ``lambda Q, K: gram(kappa, Q, K)``.
-    log_factor: logarithm of a second kernel that multiplies the first. mask: True = may attend, it
-    multiplies the kernel; missing axes and axes of 1 broadcast, (M,) or (B, 1, 1, M) is a padding
-    of keys. guard: moves each Z so much away from 0, and hides that a signed kernel is no smoother;
-    without one a weight < 0 warns, since then the output is no average.
-
-    Source: derived.
+    log_factor: logarithm of a second kernel that multiplies the first. mask: missing axes and axes
+    of 1 broadcast, (M,) or (B, 1, 1, M) is a padding of keys. guard: moves each Z so far from 0 and
+    hides that a signed kernel is no smoother; without it a weight < 0 warns, since then the output
+    is no average. Source: derived.
 
     >>> weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0)  # 1 and 1: sign-blind
     array([[0.5, 0.5]])
@@ -107,7 +101,7 @@ def _kernel_matrix(kernel, Q, K, mask, parameters):
                             f"{sorted(parameters)}")
         G = function(Q, K, **{name: kinds[name](x, name) for name, x in parameters.items()})
     else:
-        raise ValueError(f"kernel must be a function or one of {', '.join(map(repr, KERNELS))}, "
+        raise ValueError(f"kernel must be a function or one of {', '.join(KERNELS)}, "
                          f"got {kernel!r}")
     xp, N, M = namespace(Q, K, G), Q.shape[-2], K.shape[-2]
     if tuple(G.shape[-2:]) != (N, M):
@@ -168,9 +162,7 @@ def linear_attention(Q, K, V, *, mask=None):
     The linear kernel of positive features is a smoother (Katharopoulos et al., ICML 2020), that of
     signed ones is not. mask: without one, or with one row for all queries, two sums are enough;
     `causal`, with or without a padding of keys, runs as a state; any other leaves no state to carry
-    over, and costs the quadratic form.
-
-    Source: derived; Katharopoulos et al. 2020.
+    over, and costs the quadratic form. Source: derived; Katharopoulos et al. 2020.
 
     >>> linear_attention([[0.0]], [[0.0], [0.0]], [[2.0], [4.0]])          # phi(0) = 1
     array([[3.]])
