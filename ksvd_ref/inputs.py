@@ -254,9 +254,13 @@ def _look_at(result, name, good, spec, cure):
         if isinstance(x, tuple):
             _look_at(x, name, good, spec, cure)
         elif hasattr(x, "shape") and (0 in x.shape or not _finite(x)):
-            for key in good:
-                if isinstance(spec[key], str) and spec[key][0] == "~":
-                    as_array(good[key], key)
+            for key, A in good.items():
+                axes, one = spec[key], isinstance(spec[key], str)
+                for part, of, B in [(key, axes, A)] if one else [
+                        (f"{key}.{part}", axes[part], B) for part, B in zip(axes, A)] \
+                        if isinstance(axes, dict) else []:
+                    if isinstance(of, str) and of[0] == "~":
+                        as_array(B, part)
             if 0 not in x.shape:
                 raise ValueError(f"{name} overflows or is undefined: {cure}")
 

@@ -275,8 +275,8 @@ def test_running_mean_vjp(N, padded):
 
 
 def test_running_mean_or_sum():
-    """V40. Dividing a running sum before normalising has no effect; the past does not see the
-    future.
+    """V40. With the cosine map, dividing a running sum before normalising has no effect; the past
+    does not see the future.
 
     The cosine map does not see the difference, the identity does.
     """

@@ -68,7 +68,8 @@ def test_paper_loss(n):
 def test_zero_at_the_solution_of_one_sequence(n):
     """V28. With F the kernel is Φ FᵀF Ψᵀ, its rank at most p, and J = 0 at its solution.
 
-    V31. One W, Λ is not stationary for several sequences.
+    V31. One W, Λ is in general not stationary for several sequences; it is for those whose features
+    are orthogonal mixtures of each other's rows.
     """
     rng = np.random.default_rng(12)
     Q, K, F, weights, sigma, *_ = one_head(rng, n=n)
@@ -81,6 +82,10 @@ def test_zero_at_the_solution_of_one_sequence(n):
     both = [None if A is None else np.stack([A, B]) for A, B in zip((Q, K, F), other)]
     J_2 = J_of(paper_loss, *both)
     assert max(np.abs(slope).max() for slope in slopes(J_2, weights)[:2]) > 0.1 * scale / N
+    mixed = Q[..., ::-1, :], np.roll(K, 3, axis=-2), F          # the tokens in another order
+    both = [None if A is None else np.stack([A, B]) for A, B in zip((Q, K, F), mixed)]
+    for slope, W in zip(slopes(J_of(paper_loss, *both), weights)[:2], weights):
+        assert np.abs(slope).max() < 1e-11 * np.abs(W).max()
 
 
 def test_published_loss_is_stationary_elsewhere():
@@ -165,7 +170,7 @@ def test_null_space_of_F():
 
 def test_trace_of_the_effective_weights_drops_F():
     """V29. tr(W_eᵀW_r) and the trace of FᵀW_e, FᵀW_r are different penalties; with the second F
-    drops out.
+    drops out if its rank is p.
     """
     rng = np.random.default_rng(15)
     Q, K, F, weights, sigma, *_ = one_head(rng, n=6)
@@ -179,6 +184,9 @@ def test_trace_of_the_effective_weights_drops_F():
     assert abs(J - np.sum((F[0].T @ W_e) * (F[0].T @ W_r))) < 1e-11 * plain.sigma[0]
     assert abs(J - np.sum(W_e * W_r)) > 0.1 * plain.sigma[0]
     assert np.abs(plain.sigma - sigma).max() > 0.1 * sigma[0]
+    low = F[0, :, :1] @ F[0, :1]                            # of rank 1 < p: F^T W is one line, and
+    near = low.T @ np.linalg.pinv(low.T) @ plain.W_e        # the weights without F are not on it
+    assert np.abs(near - plain.W_e).max() > 0.1 * np.abs(plain.W_e).max()
 
 
 def test_no_common_solution():
