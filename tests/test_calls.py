@@ -59,7 +59,7 @@ def test_every_array_is_declared_and_shown(name):
     for key in undeclared:
         parameter = inspect.signature(call.function).parameters[key]
         assert parameter.kind is parameter.VAR_KEYWORD or parameter.default is None or callable(
-            parameter.default) or isinstance(parameter.default, (str, bool)), f"{key} is not declared"
+            parameter.default) or isinstance(parameter.default, (str, bool)), key
     for key in declared:
         assert f"{key} (" in call.function.__doc__ or f"{key} = (" in call.function.__doc__
 

@@ -185,8 +185,8 @@ def test_filters_and_positivity(N, d, seed):
     near = np.abs(np.subtract.outer(np.arange(3), np.arange(3))) <= 1
     np.testing.assert_allclose(np.linalg.eigvalsh(near.astype(float)),
                                [1 - 2 ** 0.5, 1, 1 + 2 ** 0.5], rtol=1e-13)
-    assert least(np.where(smoother.window(N, 2), G, 0.0)) > 0.0
-    ones = [least(smoother.window(12, width).astype(float)) for width in (2, 3)]
+    assert least(np.where(filters.window(N, 2), G, 0.0)) > 0.0
+    ones = [least(filters.window(12, width).astype(float)) for width in (2, 3)]
     assert ones[0] > 0.02 and ones[1] < -0.03
 
 
