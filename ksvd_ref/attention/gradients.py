@@ -70,8 +70,8 @@ def _scores_vjp(g, S, X, W, features):
         return g @ _T(W), _T(X) @ g
     X, length, top = _in_range(X)
     g = g / length
-    along = (S[..., None, :] @ g[..., :, None])[..., 0] / length
-    g_X = g @ _T(W) - X * along
+    g_X = g @ _T(W)
+    g_X -= X * ((S[..., None, :] @ g[..., :, None])[..., 0] / length)
     return g_X if top is None else g_X / top, _T(X) @ g
 
 
@@ -84,7 +84,7 @@ def _room(A):
     return namespace(A).zeros(A.shape, **like(A))
 
 
-def _blocks(X, size=2 ** 17):
+def _blocks(X, size=2 ** 18):
     """Slices of the rows of X, so short that what is made of them stays in the cache."""
     N = X.shape[-2]
     rows = max(128, size * N // math.prod(X.shape))
