@@ -276,5 +276,5 @@ def _with_shapes(doc, spec):
         inside = ", ".join(f"{part} {shape(of)}" for part, of in parts if not callable(of))
         said += [f"{name} = ({inside})" if isinstance(axes, dict) else inside] * bool(inside)
     head, blank, rest = (doc or "").partition("\n\n")
-    return (f"{head}\n\n    Arrays: {', '.join(said)}.\n    What is refused: ksvd_ref.inputs."
-            f"{blank}{rest}")
+    said = f"Arrays: {', '.join(said)}.\n    " * bool(said)
+    return f"{head}\n\n    {said}What is refused: ksvd_ref.inputs.{blank}{rest}"

@@ -99,7 +99,9 @@ def _kernel_matrix(kernel, Q, K, mask, parameters):
         if not set(parameters) <= set(kinds):
             raise TypeError(f"parameters of the {kernel} kernel are {sorted(kinds) or 'none'}, got "
                             f"{sorted(parameters)}")
-        G = function(Q, K, **{name: kinds[name](x, name) for name, x in parameters.items()})
+        parameters = {name: kinds[name](x, name) for name, x in parameters.items()
+                      if x is not None or name != "scale"}
+        G = function(Q, K, **parameters)
     else:
         raise ValueError(f"kernel must be a function or one of {', '.join(KERNELS)}, "
                          f"got {kernel!r}")
