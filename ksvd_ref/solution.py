@@ -125,7 +125,7 @@ def _norm(A, weight=1):
     """Frobenius norm, times a number; or the largest norm of a column, each with its weight."""
     xp = namespace(A)
     axis = 0 if getattr(weight, "shape", ()) else None
-    return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * weight))
+    return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * abs(weight)))
 
 
 @arrays(Phi="N p", Psi="M p", given="N M")
@@ -148,9 +148,9 @@ def solution(Phi, Psi, *, rank=None, given=None):
     # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
     H_e, H_r, W_e, W_r = (A[:, :r] for A in (H_e, H_r, W_e, W_r))
     T, delta = _alignment(H_e, spectrum[:r], H_r, Phi @ W_e, Psi @ W_r, sigma_1)
-    if given is None:                               # K^+ from the few components, if they are few
-        inverse = (H_r / spectrum[:r]) @ H_e.T if low else None
-        given, compatible = K, features.compatible(K, inverse)
+    if given is None:                               # from the few components, if they are few
+        given, compatible = K, (_compatible(K, H_e, spectrum[:r], H_r) if low
+                                else features.compatible(K))
     else:
         given, compatible = given / norms[0] / norms[1], (Phi, Psi)
     found = dual.Dual(H_e[:, :s], spectrum[:s], H_r[:, :s])
@@ -181,6 +181,14 @@ def _of_norm_1(Phi, Psi):
                          f"of norms {norms[0]:.3g} and {norms[1]:.3g}")
     Phi, Psi = Phi / norms[0], Psi / norms[1]
     return Phi, Psi, Phi @ Psi.T, norms
+
+
+def _compatible(K, H_e, sigma, H_r):
+    """Compatible maps with K⁺ = Hᵣ Σ⁻¹ Hₑᵀ, as `features.compatible` without its SVD of K."""
+    # K⁺ as a matrix would lose as many digits as sigma_1 / sigma_r has; K H_r, of size sigma, none.
+    if K.shape[0] <= K.shape[1]:
+        return K @ H_r / sigma @ H_e.T, K.T
+    return K, K.T @ H_e / sigma @ H_r.T
 
 
 def _rank(Phi, Psi, spectrum, sigma_1):

@@ -57,7 +57,8 @@ def verify_files(options):
         residuals = equations.residuals(s)
         print(json.dumps({"shape": list(s.K.shape), "rank": s.rank, "components": len(s.sigma),
                           "sigma": [float(x) for x in s.sigma * s.scale],
-                          "residuals": [residual._asdict() for residual in residuals]}, indent=1))
+                          "residuals": [residual._asdict() for residual in residuals],
+                          "remarks": s.remarks}, indent=1))
         good = all(residual.ok for residual in residuals)
     else:
         print(f"{name}: {what}")
@@ -84,15 +85,26 @@ def report(s):
     shown, more = min(8, len(s.spectrum)), " ..." * (len(s.spectrum) > 8)
     print("   σ         " + "".join(f" {x:9.3g}" for x in s.spectrum[:shown] * s.scale) + more)
     print("   share σ²  " + "".join(f" {x:8.2f}%" for x in share[:shown]) + more + "  cumulative\n")
+    for remark in s.remarks:
+        print(f"   Remark: {remark}.\n")
     found = equations.residuals(s)
-    width = max(len(residual.statement) for residual in found)
-    for tag, statement, _, value, _, ok in found:
-        print(f"   {tag:5s} {statement:{width}s} {value:8.1e}  {'ok' if ok else 'DOES NOT HOLD'}")
-    good = sum(residual.ok for residual in found)
-    print(f"\n   {good} of {len(found)} equations hold. The number is how far both sides of one "
-          f"differ, relative to σ₁;\n   up to {found[0].tolerance:.1e} is rounding "
+    counted, others = ([residual for residual in found if bool(residual.follows_from) == follows]
+                       for follows in (False, True))
+    _lines(counted)
+    print("\n   What follows from those in brackets, and is not counted:")
+    _lines(others)
+    print(f"\n   {sum(residual.ok for residual in counted)} of {len(counted)} equations hold. The "
+          "number is how far both sides of one differ, relative to σ₁;\n"
+          f"   up to {found[0].tolerance:.1e} is rounding "
           f"({equations.ROUNDINGS:g} √max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁).")
-    return good == len(found)
+    return all(residual.ok for residual in found)
+
+
+def _lines(residuals):
+    width = max(len(residual.statement) for residual in residuals)
+    for tag, statement, _, value, _, ok, source in residuals:
+        print(f"   {tag:5s} {statement:{width}s} {value:7.1e}  {'ok' if ok else 'DOES NOT HOLD'}"
+              f"{f'  ({source})' if source else ''}")
 
 
 def _solved(options):
