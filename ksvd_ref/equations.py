@@ -304,8 +304,9 @@ def bounded_variational_form(s):
 
     A variational form that is bounded (von Neumann), against the A, B of subspace iteration.
     """
-    (A, B), top = s.trial, namespace(s.sigma).sum(s.sigma)
-    return [_tr(s.H_e, s.K @ s.H_r) - top, _above(_tr(A, s.K @ B), top)]
+    (A, B), xp = s.trial, namespace(s.sigma)
+    top, other = xp.sum(s.sigma), _tr(A, s.K @ B)
+    return [_tr(s.H_e, s.K @ s.H_r) - top, xp.maximum(other - top, 0 * top)]
 
 
 @equation("derived; Suykens 2016")

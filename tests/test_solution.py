@@ -99,6 +99,6 @@ def test_features_of_any_size_are_one_problem(pair):
 
 
 def test_another_matrix_than_that_of_the_features_is_refused(pair):
-    words = r"given must have shape \(N, M\) with M = 7, as Psi of shape"
-    with pytest.raises(ValueError, match=words):
+    message = r"given must have shape \(N, M\) with M = 7, as Psi of shape"
+    with pytest.raises(ValueError, match=message):
         solution(*pair, given=np.ones((9, 6)))
