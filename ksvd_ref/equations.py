@@ -54,11 +54,6 @@ def _tr(A, B):
     return namespace(A, B).sum(A * B)
 
 
-def _above(a, b):
-    """By how much a exceeds b, entry by entry; 0 where it does not."""
-    return namespace(a, b).maximum(a - b, 0 * a)
-
-
 @equation("Lanczos 1958")
 def singular_value_decomposition(s):
     """K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 (Eq. K.7).
@@ -79,10 +74,7 @@ def objective_in_matrix_form(s):
 
 @equation("derived; Chen et al. 2023", follows="K.14, K.17")
 def lagrangian(s):
-    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 at the solution (Eq. K.11).
-
-    The constraints vanish there, and J with them.
-    """
+    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 at the solution (Eq. K.11)."""
     H_e, H_r = s.aligned
     J = (_tr(s.E, s.E * s.Lambda) + _tr(s.R, s.R * s.Lambda)) / 2 - _tr(s.W_e, s.W_r)
     return [J - _tr(H_e, s.K @ H_r - s.Phi @ s.W_e) - _tr(H_r, s.K.T @ H_e - s.Psi @ s.W_r)]
@@ -224,8 +216,7 @@ def coupled_covariance_eigenproblem(s):
 @equation("derived")
 def primal_singular_values(s):
     """σ(R_φ R_ψᵀ) = σ(K) with Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ, for the nonzero σ (Eq. K.39)."""
-    r = min(s.rank, s.primal_spectrum.shape[0])
-    return [s.primal_spectrum[:r] - s.spectrum[:r], s.spectrum[:s.sigma.shape[0]] - s.sigma]
+    return [s.primal_spectrum[:s.rank] - s.spectrum[:s.rank]]
 
 
 @equation("Eckart and Young 1936")
@@ -396,9 +387,9 @@ def components_are_the_largest(s):
     What neither J nor K.15 can tell (V3): these components are the s largest. ‖K‖ is from the Gram
     matrix; A, B from subspace iteration, which makes AᵀKB diagonal. Cauchy's interlacing.
     """
-    A, B = s.trial
-    return [s.spectrum[:1] - s.sigma_1, _above(s.spectrum[1:], s.spectrum[:-1]),
-            _above(namespace(A, B).sum(A * (s.K @ B), axis=0), s.sigma)]
+    (A, B), xp = s.trial, namespace(s.K)
+    above = s.spectrum[1:] - s.spectrum[:-1], xp.sum(A * (s.K @ B), axis=0) - s.sigma
+    return [s.spectrum[:1] - s.sigma_1, *(xp.maximum(x, 0 * x) for x in above)]
 
 
 @equation("derived")

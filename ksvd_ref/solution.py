@@ -33,7 +33,7 @@ class Solution(NamedTuple):
     Psi: Any                # (M, p)
     K: Any                  # (N, M)
     scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
-    sigma_1: float          # |K|, from its Gram matrix
+    sigma_1: float          # |K|, from a Gram matrix
     rounding: float         # one rounding of this K, sqrt(max(N, M, p)) eps cond
     rank: int               # numerical rank of K
 
@@ -139,12 +139,13 @@ def solution(Phi, Psi, *, rank=None, given=None):
     array([1., 2.])
     """
     Phi, Psi, K, norms = _of_norm_1(Phi, Psi)
-    (N, p), M, sigma_1 = Phi.shape, Psi.shape[0], spectral_norm(K)
+    (N, p), M = Phi.shape, Psi.shape[0]
     low = has_low_rank(N, M, p)                     # p components are all that there are
+    sigma_1 = spectral_norm(Phi @ namespace(Psi).linalg.qr(Psi)[1].T if low else K)     # |K|
     H_e, spectrum, H_r = large.golub_kahan(K, p) if low else dual.solve(K, min(N, M))
-    r, rounding = _rank(Phi, Psi, spectrum, sigma_1)
-    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
     W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
+    r, rounding = _rank(Phi, Psi, spectrum[:primal_spectrum.shape[0]], sigma_1)
+    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
     # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
     H_e, H_r, W_e, W_r = (A[:, :r] for A in (H_e, H_r, W_e, W_r))
     T, delta = _alignment(H_e, spectrum[:r], H_r, Phi @ W_e, Psi @ W_r, sigma_1)
@@ -194,7 +195,7 @@ def _compatible(K, H_e, sigma, H_r):
 def _rank(Phi, Psi, spectrum, sigma_1):
     """Numerical rank of K, and the size of one rounding, relative to sigma_1."""
     (N, p), M = Phi.shape, Psi.shape[0]
-    r = min(p, numerical_rank(spectrum, N, M, 1.0))
+    r = numerical_rank(spectrum, N, M, 1.0)
     if r == 0:
         raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")
     # Rounding in an SVD or a QR adds up like a random walk. The coarser of two precisions counts.
@@ -234,7 +235,7 @@ def _drawn(Phi, Psi, K, s):
 def _iterated(K, B):
     """Orthonormal A, B with a diagonal AᵀKB after a few steps of subspace iteration."""
     qr = namespace(K, B).linalg.qr
-    for _ in range(STEPS):
+    for _ in range(STEPS if B.shape[1] < min(K.shape) else 1):      # all there is needs no search
         A = qr(K @ B)[0]
         B = qr(K.T @ A)[0]
     X, _, Y = svd(A.T @ (K @ B))

@@ -49,6 +49,22 @@ g_e, g_r = primal.gradient(W_e, W_r, Lambda, Phi, Psi)
 by_autograd = grad(primal.objective, (0, 1))(W_e, W_r, Lambda, Phi, Psi)
 assert close(g_e, by_autograd[0]) and close(g_r, by_autograd[1])
 # %% [markdown]
+# Written out, $J$ is a sum over components, which do not mix (V42), and the gradient has a column
+# for each (V43; the other side is the mirror image):
+# $$J = \sum_l\Big(\tfrac{\lambda_l}2\sum_i e_{il}^2 + \tfrac{\lambda_l}2\sum_j r_{jl}^2
+#   - w_{el}^\top w_{rl}\Big), \qquad
+# \frac{\partial J}{\partial w_{el}} = \lambda_l\sum_i e_{il}\,\varphi(x_i) - w_{rl}.$$
+# It is compared where $J \ne 0$: at a solution 7 times $J$ would do as well.
+# %%
+total, columns = 0.0, np.zeros((p, 3))
+for l, lam in enumerate(Lambda):
+    for x in Phi:
+        total += lam / 2 * (x @ W_e[:, l]) ** 2
+        columns[:, l] += lam * (x @ W_e[:, l]) * x
+    total += sum(lam / 2 * (z @ W_r[:, l]) ** 2 for z in Psi) - W_e[:, l] @ W_r[:, l]
+assert abs(total) > 1 and close(primal.objective(W_e, W_r, Lambda, Phi, Psi), total)
+assert close(g_e, columns - W_r)
+# %% [markdown]
 # ## 2. Why J is zero at a solution
 # $J$ is a homogeneous quadratic in $W = (W_e, W_r)$: double the weights, and $J$ is four times as
 # large. Euler's theorem for such functions holds for **every** $W$ and $\Lambda$ (V2), with
