@@ -8,7 +8,7 @@ from scipy import linalg
 from ksvd_ref import dual, equations, features, kernels, large, primal, solution
 from ksvd_ref.command import main, verify
 from ksvd_ref.course import datasets
-from mutants import MUTANTS, PHI, PSI, SMALLEST_FIRST, of_dual, plant, without_second
+from mutants import MUTANTS, PHI, PSI, SMALLEST_FIRST, of_dual, of_primal, plant, without_second
 
 FOLLOWS = {equations.describe(function)[0]: function.follows for function in equations.EQUATIONS}
 TAGS, COUNTED = list(FOLLOWS), [tag for tag, follows in FOLLOWS.items() if not follows]
@@ -210,8 +210,8 @@ def test_one_wrong_column_beside_a_large_right_one(small, column, monkeypatch, t
     assert any(line.split()[:1] == ["K.17"] and "DOES NOT HOLD" in line for line in lines)
 
 
-@pytest.mark.parametrize("one", [of_dual(without_second), (primal, "solve", lambda right, *args: (
-    primal.Primal(*without_second(*right(*args)))))], ids=["dual", "primal"])
+@pytest.mark.parametrize("one", [of_dual(without_second), of_primal(without_second, (6, 5), (5, 6))],
+                         ids=["dual", "primal"])
 def test_a_solver_that_loses_a_component_of_all_is_reported(one, monkeypatch):
     rng = np.random.default_rng(7)
     plant(monkeypatch, [one])
