@@ -210,7 +210,8 @@ def test_one_wrong_column_beside_a_large_right_one(small, column, monkeypatch, t
     assert any(line.split()[:1] == ["K.17"] and "DOES NOT HOLD" in line for line in lines)
 
 
-@pytest.mark.parametrize("one", [of_dual(without_second), of_primal(without_second, (6, 5), (5, 6))],
+@pytest.mark.parametrize("one", [of_dual(without_second),
+                                 of_primal(without_second, (6, 5), (5, 6))],
                          ids=["dual", "primal"])
 def test_a_solver_that_loses_a_component_of_all_is_reported(one, monkeypatch):
     rng = np.random.default_rng(7)
