@@ -56,7 +56,7 @@ LAYER = {"Q": "~... H N d", "K": "~... H N d", "weights": WEIGHTS, "F": "... H D
 
 @arrays(**LAYER, cure=TOO_LARGE + ": scale Q and K down if features are random")
 def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, causal=False):
-    """Primal-Attention of several heads and sequences, oᵢ = [eᵢ; rᵢ] Wₒ + bₒ (Eq. K.24).
+    """Primal-Attention of several heads and sequences, oᵢ = [eᵢ, rᵢ] Wₒ + bₒ (Eq. K.24).
 
     eᵢ = Wₑᵀ F φ(qᵢ), rᵢ = Wᵣᵀ F φ(kᵢ): the layer of Chen et al., NeurIPS 2023; the bias is that of
     their code. Returns the output (..., H, N, d_v) and Scores(E, R), zero at padded steps. Dividing
@@ -186,7 +186,7 @@ defvjp(_running_sum, lambda ans, X: lambda g: _running_sum(g[..., ::-1, :])[...,
 
 @arrays(X="~... N d", n=integer(1))
 def even_rows(X, n, *, mask=None):
-    """f(X): n evenly spaced rows of the sequence, the first and the last among them (Eq. K.29).
+    """f(X): n ≥ 2 evenly spaced rows of the sequence, the first and the last among them (Eq. K.29).
 
     Row k is x_⌊k (N−1)/(n−1)⌋, k = 0, …, n − 1: (..., n, d); a head takes its slice of the columns.
     Choose n = min(N, s * rank_multi), 10 or 5 times s in the released scripts; for n > N rows

@@ -24,8 +24,9 @@ def paper_loss(scores, weights, *, mask=None):
     """Objective J of each sequence and head, ½ Σ eᵀΛe + ½ Σ rᵀΛr − tr WₑᵀWᵣ (Eq. K.28).
 
     (..., H), of any sign; Λ is 1/σ at a solution. J of primal.objective, at the features Φ Fᵀ. The
-    trace is that of the stored weights, not of Fᵀ W_e, or F would drop out of the stationary kernel
-    (V29). The penalty of the paper squares the mean over the heads: mean_of_squares(mean(J, -1)).
+    trace is that of the stored weights, not of Fᵀ W_e, or F of rank p would drop out of the
+    stationary kernel (V29). The penalty of the paper squares the mean over the heads:
+    mean_of_squares(mean(J, -1)).
     Source: Chen et al. 2023.
 
     >>> one = [[[1.0], [1.0]]]                      # lesson 05: K = diag(2, 1), J = 5/2 + 2/2 - 2
@@ -40,7 +41,7 @@ def paper_loss(scores, weights, *, mask=None):
 
 @arrays(scores=SCORES, weights=WEIGHTS)
 def published_loss(scores, weights, *, mask=None):
-    """Objective of the published code, ½ mean ‖Λe‖² + ½ mean ‖Λr‖² − tr WₑᵀWᵣ (Eq. K.31).
+    """Objective of the published code, ½ mean ‖Λe‖² + ½ mean ‖Λr‖² − mean tr WₑᵀWᵣ (Eq. K.31).
 
     (...), one number for each sequence. Differs from the paper (K.28) in three things: the scores
     are weighted by the square of Λ (V39), √(N/σ) at a solution, of any sign; they are averaged over
