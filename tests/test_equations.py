@@ -8,7 +8,8 @@ from scipy import linalg
 from ksvd_ref import dual, equations, features, kernels, large, primal, solution
 from ksvd_ref.command import main, verify
 from ksvd_ref.course import datasets
-from mutants import MUTANTS, PHI, PSI, SMALLEST_FIRST, of_dual, of_primal, plant, without_second
+from mutants import (K_as, MUTANTS, PHI, PSI, SMALLEST_FIRST, of_dual, of_primal, plant,
+                     without_second)
 
 FOLLOWS = {equations.describe(function)[0]: function.follows for function in equations.EQUATIONS}
 TAGS, COUNTED = list(FOLLOWS), [tag for tag, follows in FOLLOWS.items() if not follows]
@@ -218,6 +219,15 @@ def test_a_solver_that_loses_a_component_of_all_is_reported(one, monkeypatch):
     plant(monkeypatch, [one])
     found = equations.verify(rng.standard_normal((6, 4)), rng.standard_normal((5, 4)))
     assert {"V11", "V17"} <= {r.tag for r in found if not r.ok}
+
+
+def test_a_kernel_of_more_rank_than_features_is_reported(monkeypatch):
+    """V16. K alone does not know p: what exceeds it is seen, and not cut off."""
+    rng = np.random.default_rng(12)
+    plant(monkeypatch, [K_as(lambda K: K + 1e-3 * np.eye(6))])
+    s = solution.solution(rng.standard_normal((6, 3)), rng.standard_normal((6, 3)))
+    beyond, tail, counted = [s.size([term]) for term in equations.rank_bounds_the_components(s)]
+    assert s.rank == 3 and beyond == counted == 0.0 and tail > 1e-4
 
 
 def test_a_wrong_golub_kahan_is_reported(monkeypatch):
