@@ -33,7 +33,7 @@ def solve(K, rank=None):
 
     What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated.
     Returns Dual(H_e (N, s), sigma (s,), H_r (M, s)). rank: `linalg.rank_rule`. Differentiable, at
-    ties as `linalg.svd`; components at rounding level get no derivative.
+    ties as `linalg.svd` and once there; components at rounding level get no derivative.
 
     Source: Chen et al. 2023; Lanczos 1958.
 

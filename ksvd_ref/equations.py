@@ -11,6 +11,10 @@ Weighted(w, A - B, ...)    column l counts w_l times: sigma_l / sigma_1 where La
 Weighted(1, A - B, ...)    has no unit: W and H have norm 1 or less as they are
 Lengths(A, B)              two arrays of one norm, in the unit of K
 
+A residual is a test of its own: for any two of them the tests have a mutant of a solver that one
+notices and the other does not. What cannot be parted is printed as a consequence and not counted,
+`follows="K.15"`; it fails only where one of the equations that it follows from fails too.
+
 The joint sign of a pair and the basis of a repeated sigma are free (V12, V13). Equations in which
 both halves meet take the dual vectors turned within that freedom, and no further (`s.aligned`).
 
@@ -32,10 +36,14 @@ from .solution import ROUNDINGS, Lengths, Weighted, solution
 EQUATIONS = []          # in the order of the derivation, filled by @equation
 
 
-def equation(source):
-    """Decorator: the function is a residual of the list; the source ends its help."""
+def equation(source, follows=None):
+    """Decorator: the function is a residual of the list; the source ends its help.
+
+    follows: the tags of which it is a consequence, "K.14, K.15".
+    """
     def entered(function):
         function.__doc__ = f"{inspect.getdoc(function)}\n\nSource: {source}."
+        function.follows = follows
         EQUATIONS.append(function)
         return function
     return entered
@@ -51,30 +59,22 @@ def singular_value_decomposition(s):
     """K V = U Σ,  Kᵀ U = V Σ,  UᵀU = VᵀV = I,  Σ > 0 (Eq. K.7).
 
     Both halves orthonormal: a normalisation that we add, not a consequence of stationarity.
-    Lanczos has it as the shifted eigenvalue problem.
     """
     positive = namespace(s.sigma).min(s.sigma) > 0
     return [*coupled_eigenproblems(s), Weighted(
         1, s.H_e.T @ s.H_e - s.eye, s.H_r.T @ s.H_r - s.eye, 0 if positive else 1)]
 
 
-@equation("derived; Chen et al. 2023")
+@equation("derived; Chen et al. 2023", follows="K.14, V42")
 def objective_in_matrix_form(s):
-    """J = ½ Σᵢ eᵢᵀΛeᵢ + ½ Σⱼ rⱼᵀΛrⱼ − tr WₑᵀWᵣ, with E = ΦWₑ, R = ΨWᵣ (Eq. K.10).
-
-    The sums of the paper over the dual scores against primal.objective.
-    """
-    xp = namespace(s.E, s.R)
-    e_i, r_j = (xp.sum(scores * s.Lambda * scores, axis=1) for scores in (s.E, s.R))
-    return [(xp.sum(e_i) + xp.sum(r_j)) / 2 - _tr(s.W_e, s.W_r) - s.J(s.W_e, s.W_r, s.Lambda)]
+    """J = ½ Σᵢ eᵢᵀΛeᵢ + ½ Σⱼ rⱼᵀΛrⱼ − tr WₑᵀWᵣ, with E = ΦWₑ, R = ΨWᵣ (Eq. K.10)."""
+    scores = _tr(s.E, s.E * s.Lambda) + _tr(s.R, s.R * s.Lambda)
+    return [scores / 2 - _tr(s.W_e, s.W_r) - s.J(s.W_e, s.W_r, s.Lambda)]
 
 
-@equation("derived; Chen et al. 2023")
+@equation("derived; Chen et al. 2023", follows="K.14, K.17")
 def lagrangian(s):
-    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 at the solution (Eq. K.11).
-
-    The constraints vanish there, and J with them.
-    """
+    """J − Σᵢ hₑᵢᵀ(eᵢ − Wₑᵀφ(xᵢ)) − Σⱼ hᵣⱼᵀ(rⱼ − Wᵣᵀψ(zⱼ)) = 0 at the solution (Eq. K.11)."""
     H_e, H_r = s.aligned
     J = (_tr(s.E, s.E * s.Lambda) + _tr(s.R, s.R * s.Lambda)) / 2 - _tr(s.W_e, s.W_r)
     return [J - _tr(H_e, s.K @ H_r - s.Phi @ s.W_e) - _tr(H_r, s.K.T @ H_e - s.Psi @ s.W_r)]
@@ -90,7 +90,7 @@ def weights_cross(s):
     return [Weighted(s.delta, s.W_e - s.Psi.T @ H_r, s.W_r - s.Phi.T @ H_e)]
 
 
-@equation("derived; Chen et al. 2023")
+@equation("derived; Chen et al. 2023", follows="K.15, K.17")
 def dual_variables_are_weighted_scores(s):
     """Λ eᵢ = hₑᵢ,  Λ rⱼ = hᵣⱼ (Eq. K.13)."""
     return [Weighted(s.sigma / s.sigma_1, s.E * s.Lambda - s.H_e, s.R * s.Lambda - s.H_r)]
@@ -115,7 +115,7 @@ def coupled_eigenproblems(s):
     return [s.K @ s.H_r - s.H_e * s.sigma, s.K.T @ s.H_e - s.H_r * s.sigma]
 
 
-@equation("derived; Lanczos 1958")
+@equation("derived; Lanczos 1958", follows="K.15, V11")
 def shifted_eigenproblem(s):
     """[0 K; Kᵀ 0] [hₑ; hᵣ] = σ [hₑ; hᵣ] (Eq. K.16)."""
     upper, lower = s.shifted(s.H_e, s.H_r)
@@ -132,7 +132,7 @@ def coupled_covariances(s):
                      s.Psi.T @ (s.Psi @ s.W_r) * s.Lambda - s.W_e)]
 
 
-@equation("derived")
+@equation("derived", follows="K.17, V43")
 def stationary(s):
     """∂J/∂Wₑ = ∂J/∂Wᵣ = 0 at the solution (Eq. K.18).
 
@@ -141,7 +141,7 @@ def stationary(s):
     return [Weighted(s.sigma / s.sigma_1, *s.dJ(s.W_e, s.W_r, s.Lambda))]
 
 
-@equation("derived")
+@equation("derived", follows="K.15")
 def dual_objective(s):
     """tr HₑᵀKHᵣ − ½ tr HₑᵀHₑΣ − ½ tr HᵣᵀHᵣΣ = 0 at the solution (Eq. K.19)."""
     return [_tr(s.H_e, s.K @ s.H_r) - _tr(s.H_e, s.H_e * s.sigma) / 2
@@ -152,21 +152,21 @@ def dual_objective(s):
 def scores_of_new_points(s):
     """e(x) = Wₑᵀφ(x) = Σⱼ hᵣⱼ κ(x, zⱼ),  r(z) = Wᵣᵀψ(z) = Σᵢ hₑᵢ κ(xᵢ, z) (Eq. K.20).
 
-    At three new rows and three new columns.
+    At three new rows and columns, drawn in all p dimensions of the features.
     """
     weights, vectors = (s.W_e, s.sigma, s.W_r), (s.aligned[0], s.sigma, s.aligned[1])
-    return [Weighted(s.delta / s.sigma,
+    return [Weighted(s.delta,
                      primal.e_scores(s.Phi_new, weights) - dual.e_scores(s.K_rows, vectors),
                      primal.r_scores(s.Psi_new, weights) - dual.r_scores(s.K_columns, vectors))]
 
 
-@equation("derived")
+@equation("derived", follows="K.15")
 def scores_of_training_points(s):
     """E = Hₑ Σ,  R = Hᵣ Σ (Eq. K.21)."""
     return [s.E - s.H_e * s.sigma, s.R - s.H_r * s.sigma]
 
 
-@equation("Chen et al. 2023, abstract")
+@equation("Chen et al. 2023, abstract", follows="K.17, V42")
 def zero_objective(s):
     """J(Wₑ, Wᵣ, Λ) = 0 at the solution (Eq. K.22)."""
     return [s.J(s.W_e, s.W_r, s.Lambda)]
@@ -185,8 +185,7 @@ def trace_of_the_weights(s):
 def compatible_maps(s):
     """Φ Ψᵀ = K C K = K for the compatible maps of K, C = K⁺ (Eq. K.33).
 
-    Rows and columns of the bare matrix, as it was given, are feature vectors already.
-    C is the compatibility matrix of Suykens.
+    Rows and columns of the bare matrix are feature vectors already. C is that of Suykens.
     """
     Phi, Psi = s.compatible
     return [Phi @ Psi.T - s.given]
@@ -203,23 +202,21 @@ def kernel_pca(s):
     return [Weighted(sigma, s.Phi @ (s.Phi.T @ alpha) - alpha * sigma)]      # |Phi| = 1
 
 
-@equation("derived; Tao et al. 2024")
+@equation("derived; Tao et al. 2024", follows="K.14, K.15")
 def coupled_covariance_eigenproblem(s):
     """ΦᵀΦ/N w_ψ = λ w_φ,  ΨᵀΨ/M w_φ = λ w_ψ,  λ = σ/√(NM) (Eq. K.35).
 
-    w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M.
+    w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M; N and M have been multiplied out.
     """
-    N, M = s.K.shape
-    w_phi, w_psi = s.Phi.T @ s.H_e / N ** 0.5, s.Psi.T @ s.H_r / M ** 0.5
-    lam = s.sigma / (N * M) ** 0.5
-    return [(s.Phi.T @ (s.Phi @ w_psi) / N - w_phi * lam) * N * M ** 0.5,
-            (s.Psi.T @ (s.Psi @ w_phi) / M - w_psi * lam) * M * N ** 0.5]
+    w_phi, w_psi = s.Phi.T @ s.H_e, s.Psi.T @ s.H_r
+    return [s.Phi.T @ (s.Phi @ w_psi) - w_phi * s.sigma,
+            s.Psi.T @ (s.Psi @ w_phi) - w_psi * s.sigma]
 
 
 @equation("derived")
 def primal_singular_values(s):
-    """σ(R_φ R_ψᵀ) = σ(K) with Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ (Eq. K.39)."""
-    return [s.primal_spectrum[:s.sigma.shape[0]] - s.sigma]
+    """σ(R_φ R_ψᵀ) = σ(K) with Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ, for the nonzero σ (Eq. K.39)."""
+    return [s.primal_spectrum[:s.rank] - s.spectrum[:s.rank]]
 
 
 @equation("Eckart and Young 1936")
@@ -232,28 +229,25 @@ def eckart_young(s):
 def gradient_by_differences(s):
     """⟨∇J, D⟩ = ½ (J(W + D) − J(W − D)) for any W and D (claim V1).
 
-    Exact, since J is quadratic. W is the probe, D the solution.
+    Exact, since J is quadratic. W is the probe, D three drawn directions.
     """
-    W_e, W_r, Lambda = s.probe
-    dW_e, dW_r = s.dJ(*s.probe)
-    ahead = s.J(W_e + s.W_e, W_r + s.W_r, Lambda)
-    behind = s.J(W_e - s.W_e, W_r - s.W_r, Lambda)
-    return [_tr(dW_e, s.W_e) + _tr(dW_r, s.W_r) - (ahead - behind) / 2]
+    (W_e, W_r, Lambda), (dW_e, dW_r) = s.probe, s.dJ(*s.probe)
+    return [_tr(dW_e, D_e) + _tr(dW_r, D_r) - (
+        s.J(W_e + D_e, W_r + D_r, Lambda) - s.J(W_e - D_e, W_r - D_r, Lambda)) / 2
+        for D_e, D_r in s.directions]
 
 
 @equation("derived")
 def euler(s):
     """J = ½ ⟨W, ∇J⟩ for any W and Λ (claim V2).
 
-    So J = 0 wherever the gradient vanishes.
-    Euler's identity for a quadratic form.
+    So J = 0 wherever ∇J vanishes. At the probe and three other W. Euler on a quadratic form.
     """
-    W_e, W_r, _ = s.probe
-    dW_e, dW_r = s.dJ(*s.probe)
-    return [s.J(*s.probe) - _tr(W_e, dW_e) / 2 - _tr(W_r, dW_r) / 2]
+    points = [s.probe, *((*D, s.probe[2]) for D in s.directions)]
+    return [s.J(*W) - sum(map(_tr, W, s.dJ(*W))) / 2 for W in points]
 
 
-@equation("derived")
+@equation("derived", follows="K.17, V42, V43")
 def every_subset_is_stationary(s):
     """J = 0, ∇J = 0 at any choice of components, in any order and scale (claim V3).
 
@@ -274,12 +268,12 @@ def objective_at_another_weight(s):
     return [s.J(s.W_e, s.W_r, other) - xp.sum(other * s.sigma ** 2 - s.sigma)]
 
 
-@equation("derived")
+@equation("derived", follows="K.14, V42")
 def objective_grows_with_the_weight(s):
-    """J(2Λ) − J(Λ) = Σ_l λ_l ½ (‖e_l‖² + ‖r_l‖²) at the solution (claim V6).
+    """J(2Λ) − J(Λ) = Σ_l λ_l ½ (‖e_l‖² + ‖r_l‖²) for any W (claim V6).
 
-    As at any W. ∂J/∂λ_l = ½ (‖e_l‖² + ‖r_l‖²) is zero only where both scores vanish, and at the
-    solution they do not: stationarity cannot fix Λ.
+    ∂J/∂λ_l = ½ (‖e_l‖² + ‖r_l‖²) is zero only where both scores vanish, and at the solution, as
+    here, they do not: stationarity cannot fix Λ.
     """
     growth = s.J(s.W_e, s.W_r, 2 * s.Lambda) - s.J(s.W_e, s.W_r, s.Lambda)
     return [growth - _tr(s.E, s.E * s.Lambda) / 2 - _tr(s.R, s.R * s.Lambda) / 2]
@@ -295,15 +289,14 @@ def objective_is_unbounded(s):
     return [far / 4 - namespace(s.sigma).sum(s.sigma) / 2]
 
 
-@equation("derived")
+@equation("derived", follows="K.7, V41")
 def bounded_variational_form(s):
     """tr HₑᵀKHᵣ = Σ_l σ_l, the maximum of tr AᵀKB over orthonormal A, B (claim V10).
 
-    A variational form that is bounded. The s leading components, against one other A and B.
-    By von Neumann's trace inequality.
+    A variational form that is bounded (von Neumann), against the A, B of subspace iteration.
     """
-    xp, n = namespace(s.K), s.sigma.shape[0]
-    top, other = xp.sum(s.spectrum[:n]), _tr(s.K[:n, :n], s.eye)           # A, B: unit vectors
+    (A, B), xp = s.trial, namespace(s.sigma)
+    top, other = xp.sum(s.sigma), _tr(A, s.K @ B)
     return [_tr(s.H_e, s.K @ s.H_r) - top, xp.maximum(other - top, 0 * top)]
 
 
@@ -318,17 +311,18 @@ def eigenvalues_in_pairs(s):
             Lengths(s.K, s.spectrum[:s.rank])]
 
 
-@equation("derived")
+@equation("derived", follows="K.7")
 def one_sided_flip_is_wrong_by_2_sigma(s):
     """‖K Hᵣ − (−Hₑ) Σ‖ = 2 ‖Σ‖: only the joint flip is free (claim V12)."""
     return [Lengths(s.K @ s.H_r + s.H_e * s.sigma, 2 * s.sigma)]
 
 
-@equation("derived")
+@equation("derived", follows="K.15")
 def rotation_is_the_same_on_both_sides(s):
-    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I; QᵀΣQ = Σ only within a repeated σ (claim V13).
+    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I; QᵀΣQ = Σ only in a repeated σ, up to signs (claim V13).
 
-    K.15 in another basis, and K.15 itself only if Q keeps Σ. Here Q is a reflection.
+    K.15 in another basis, and K.15 itself only if Q keeps Σ: beside signs, a rotation within a
+    repeated σ. Here Q is a reflection.
     """
     v = (s.sigma + s.sigma_1)[:, None]
     Q = s.eye - 2 * v @ v.T / (v.T @ v)
@@ -357,10 +351,11 @@ def reconstruction_from_scores(s):
 def rank_bounds_the_components(s):
     """σ_l = 0 for l > r, where r ≤ min(N, M, p) (claim V16).
 
-    So there is no Λ = 1/σ beyond r, which was counted on K. The σ_l are those of the primal.
+    So there is no Λ = 1/σ beyond r, which was counted on K. K alone does not know p.
     """
     found = numerical_rank(2.0 * s.primal_spectrum, *s.K.shape, 1.0)       # with room for rounding
-    return [s.primal_spectrum[s.rank:], Weighted(1, 0 if found >= s.rank else 1)]
+    return [s.primal_spectrum[s.rank:], s.spectrum[s.Phi.shape[1]:],
+            Weighted(1, 0 if found >= s.rank else 1)]
 
 
 @equation("derived")
@@ -383,6 +378,44 @@ def symmetric_case(s):
     kpca = _tr(s.Phi @ w, s.Phi @ w * gamma) / 2 - _tr(w, w) / 2
     return [primal.objective(w, w, gamma, s.Phi, s.Phi) - 2 * kpca,
             Weighted(sigma, w_e - w_r)]                                    # |Phi| = 1
+
+
+@equation("textbook")
+def components_are_the_largest(s):
+    """σ₁ = ‖K‖ ≥ σ₂ ≥ …, and σ_l(K) ≥ σ_l(AᵀKB) for all orthonormal A, B (claim V41).
+
+    What neither J nor K.15 can tell (V3): these components are the s largest. ‖K‖ is from the Gram
+    matrix; A, B from subspace iteration, which makes AᵀKB diagonal. Cauchy's interlacing.
+    """
+    (A, B), xp = s.trial, namespace(s.K)
+    above = s.spectrum[1:] - s.spectrum[:-1], xp.sum(A * (s.K @ B), axis=0) - s.sigma
+    return [s.spectrum[:1] - s.sigma_1, *(xp.maximum(x, 0 * x) for x in above)]
+
+
+@equation("derived")
+def objective_is_a_sum_over_components(s):
+    """J = Σ_l (½ λ_l Σᵢ e_il² + ½ λ_l Σⱼ r_jl² − ⟨w_el, w_rl⟩) for any W and Λ (claim V42).
+
+    Components do not mix. At the probe, where J is not 0.
+    """
+    (W_e, W_r, Lambda), total = s.probe, 0
+    for l in range(Lambda.shape[0]):
+        for A, w in ((s.Phi, W_e[:, l]), (s.Psi, W_r[:, l])):
+            total = total + Lambda[l] * _tr(A @ w, A @ w) / 2
+        total = total - _tr(W_e[:, l], W_r[:, l])
+    return [total - s.J(*s.probe)]
+
+
+@equation("derived")
+def gradient_column_by_column(s):
+    """∂J/∂w_el = λ_l Σᵢ e_il φ(xᵢ) − w_rl,  ∂J/∂w_rl = λ_l Σⱼ r_jl ψ(zⱼ) − w_el (claim V43).
+
+    For any W and Λ; here at each column of the probe.
+    """
+    (W_e, W_r, Lambda), (dW_e, dW_r) = s.probe, s.dJ(*s.probe)
+    return [Lambda[l] * (A.T @ (A @ w[:, l])) - other[:, l] - dw[:, l]
+            for A, w, other, dw in ((s.Phi, W_e, W_r, dW_e), (s.Psi, W_r, W_e, dW_r))
+            for l in range(Lambda.shape[0])]
 
 
 @arrays(Phi="N p", Psi="M p")
@@ -416,6 +449,7 @@ class Residual(NamedTuple):
     value: float          # 0 on paper
     tolerance: float
     ok: bool              # value <= tolerance
+    follows_from: str | None = None     # tags; a consequence is no test of its own
 
 
 def residuals(s):
@@ -429,7 +463,8 @@ def residuals(s):
     found, tolerance = [], ROUNDINGS * s.rounding
     for function in EQUATIONS:
         value = s.size(function(s))
-        found.append(Residual(*describe(function), value, tolerance, value <= tolerance))
+        found.append(Residual(*describe(function), value, tolerance, value <= tolerance,
+                              function.follows))
     return found
 
 

@@ -23,7 +23,7 @@ def compatible(A, C=None):
     Rows live in R^M and columns in R^N, so one side must be carried over, φ(x) = Cᵀx, ψ(z) = z. If
     M < N the mirror image is used, Φ = A, Ψ = (C A)ᵀ, which keeps p = min(N, M). The kernel is A
     itself if and only if A C A = A (V25), as for C = pinv(A), the default; any other C gives the
-    SVD of A C A (Suykens, ACHA 40, 2016). Returns Phi (N, p), Psi (M, p).
+    SVD of A C A (Suykens, ACHA 40, 2016). One of both is a view of A.
 
     >>> Phi, Psi = compatible([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     >>> Phi @ Psi.T

@@ -10,9 +10,10 @@ parts, which may have no columns. Refused by name, before anything is computed, 
 makes a LAPACK SVD run for ever:
 
 TypeError    masked, complex, object or text arrays; arrays of two libraries; a Primal for a Dual
-ValueError   other axes or lengths, nothing in it, NaN, infinity; a number out of its range
+ValueError   other axes or lengths, nothing in it, NaN, infinity; a number out of its range; and
+             afterwards a result that overflows
 
-and afterwards a result that overflows (ValueError). float32 and float64 stay what they are, float16
+float32 and float64 stay what they are, float16
 becomes float32; lists, integers and booleans become float64. What a public function calls inside is
 not checked again. In a debugger, `skip=["ksvd_ref.inputs"]` steps past all this.
 
@@ -24,6 +25,8 @@ from contextvars import ContextVar
 from itertools import zip_longest
 
 import numpy as np
+from autograd.extend import defvjp, primitive
+from autograd.tracer import isbox
 
 from .backend import namespace, silent
 
@@ -88,6 +91,8 @@ def number(above=None):
     ValueError: gamma must be a finite number above 0, got -1
     """
     def check(value, name):
+        if isbox(value) or getattr(value, "shape", ()) != ():
+            raise TypeError(f"{name} must be one plain number: to learn it, multiply the data")
         try:
             x = float(value)        # a NumPy float64 would turn float32 data into float64
         except (TypeError, ValueError, OverflowError):
@@ -124,12 +129,15 @@ def as_array(x, name="x", ndim=None, finite=True):
     dtype('float64')
     """
     xp = namespace(x)
+    if x is None:
+        raise TypeError(f"{name} must be an array, got None")
     if hasattr(x, "mask") or isinstance(x, (list, tuple)) and any(hasattr(y, "mask") for y in x):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
     if isinstance(x, (list, tuple)):
         x = xp.array(x)                             # xp is autograd's if an entry is traced
     elif xp is np:
         x = np.asarray(x)                           # numpy.matrix, numpy.memmap, a bare number
+        x = x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
     if ndim is not None and x.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {tuple(x.shape)}")
     if 0 in x.shape:
@@ -141,21 +149,29 @@ def as_array(x, name="x", ndim=None, finite=True):
             raise TypeError(f"{name} must hold real numbers (floats, integers or booleans), "
                             f"got {x.dtype}")
         x = xp.astype(x, xp.float32)
-    if finite and not xp.all(xp.isfinite(x)):
+    if finite and not _finite(x):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
-    return x
+    return _float32(x) if isbox(x) and x.dtype == xp.float32 else x
+
+
+# autograd's own rules of where, mean and max hand float64 back to float32.
+_float32 = primitive(lambda x: x)
+defvjp(_float32, lambda answer, x: lambda g: g.astype(x.dtype))
 
 
 def check_finite(x, what):
     """A matrix on its way to a decomposition, which would never return from an infinite one."""
-    if not namespace(x).all(namespace(x).isfinite(x)):
+    if not _finite(x):
         raise ValueError(f"{what} overflows or is undefined: {TOO_LARGE}")
     return x
 
 
+def _finite(x):
+    return bool(namespace(x).all(namespace(x).isfinite(x)))
+
+
 def _where(x, xp):
-    bad = xp.astype(~xp.isfinite(x), xp.float32)
-    place, index = int(xp.argmax(xp.reshape(bad, (-1,)))), []
+    place, index = int(xp.argmax(xp.reshape(xp.astype(~xp.isfinite(x), xp.float32), (-1,)))), []
     for length in reversed(x.shape):
         place, last = divmod(place, length)
         index.insert(0, last)
@@ -186,7 +202,7 @@ def _parts(x, name, axes):
         raise TypeError(f"{name} must be ({', '.join(axes)}), got a {type(x).__name__} "
                         f"({', '.join(fields)})")
     if isinstance(x, dict) or not hasattr(x, "__len__") or len(x) != len(axes):
-        came = f"{type(x).__name__} of {len(x)}" if hasattr(x, "__len__") else type(x).__name__
+        came = type(x).__name__ + (f" of {len(x)}" if hasattr(x, "__len__") else "")
         raise ValueError(f"{name} must be ({', '.join(axes)}), got {came}")
     return x
 
@@ -237,11 +253,14 @@ def _look_at(result, name, good, spec, cure):
     for x in result if isinstance(result, tuple) else (result,):
         if isinstance(x, tuple):
             _look_at(x, name, good, spec, cure)
-        elif hasattr(x, "shape") and not (0 not in x.shape and namespace(x).all(
-                namespace(x).isfinite(x))):
-            for key in good:
-                if isinstance(spec[key], str) and spec[key][0] == "~":
-                    as_array(good[key], key)
+        elif hasattr(x, "shape") and (0 in x.shape or not _finite(x)):
+            for key, A in good.items():
+                axes, one = spec[key], isinstance(spec[key], str)
+                for part, of, B in [(key, axes, A)] if one else [
+                        (f"{key}.{part}", axes[part], B) for part, B in zip(axes, A)] \
+                        if isinstance(axes, dict) else []:
+                    if isinstance(of, str) and of[0] == "~":
+                        as_array(B, part)
             if 0 not in x.shape:
                 raise ValueError(f"{name} overflows or is undefined: {cure}")
 
@@ -257,5 +276,5 @@ def _with_shapes(doc, spec):
         inside = ", ".join(f"{part} {shape(of)}" for part, of in parts if not callable(of))
         said += [f"{name} = ({inside})" if isinstance(axes, dict) else inside] * bool(inside)
     head, blank, rest = (doc or "").partition("\n\n")
-    return (f"{head}\n\n    Arrays: {', '.join(said)}.\n    What is refused: ksvd_ref.inputs."
-            f"{blank}{rest}")
+    said = f"Arrays: {', '.join(said)}.\n    " * bool(said)
+    return f"{head}\n\n    {said}What is refused: ksvd_ref.inputs.{blank}{rest}"

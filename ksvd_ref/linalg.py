@@ -10,6 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
+from autograd.tracer import getval, isbox
 
 from .backend import like, namespace, silent
 from .inputs import integer
@@ -18,7 +19,7 @@ TIE = 10.0      # values equal on paper come out up to a few roundings apart, no
 
 
 def svd(K):
-    """Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ.
+    """Thin singular value decomposition, K = U Σ Vᵀ (Eq. K.6), differentiable at repeated σ, once.
 
     U (N, k), sigma (k,) descending, V (M, k), k = min(N, M); the vectors are columns.
 
@@ -46,6 +47,7 @@ def _svd_vjp(answer, K):
     inverse = reciprocal(sigma, noise)
 
     def vjp(g):
+        refuse_twice(sigma, TIE * noise, noise)
         gU, g_sigma, gV = g
         P, Q = U.T @ gU, V.T @ gV
         inner = svd_core(sigma, P - P.T, Q - Q.T, g_sigma, TIE * noise)
@@ -73,6 +75,17 @@ def svd_core(sigma, P, Q, g_sigma, noise):
             + anp.diag(g_sigma))
 
 
+def refuse_twice(values, tie, zero=-np.inf):
+    """Refuse a second derivative, which traces the values, where they repeat or vanish.
+
+    The rules would give the Hessian of sum sigma^2 at I a block [[1, -1], [-1, 1]] in place of 2 I.
+    """
+    found = np.sort(getval(values))
+    if isbox(values) and (np.any(np.diff(found) <= getval(tie)) or found[0] <= getval(zero)):
+        raise ValueError("a second derivative where singular values or eigenvalues repeat or "
+                         "vanish is not to be had here: differentiate once, or move off the tie")
+
+
 def reciprocal(x, noise):
     """1 / x where |x| > noise, else 0: what lies below it is rounding error."""
     xp = namespace(x)
@@ -92,6 +105,7 @@ def _eigh_vjp(answer, S):
     split = reciprocal(w[None, :] - w[:, None], TIE * noise)
 
     def vjp(g):
+        refuse_twice(w, TIE * noise)
         inner = split * (V.T @ g[1]) + anp.diag(g[0])
         return V @ (0.5 * (inner + inner.T)) @ V.T  # S and S^T are the same variable
     return vjp
@@ -102,11 +116,7 @@ defvjp(_eigh, _eigh_vjp)
 
 
 def spectral_norm(A):
-    """Largest singular value, ‖A‖, from the Gram matrix of the shorter side, as a float.
-
-    >>> spectral_norm(np.array([[3e200, 4e200]]))
-    5e+200
-    """
+    """Largest singular value, ‖A‖, from the Gram matrix of the shorter side, as a float."""
     xp = namespace(A)
     top = float(xp.max(xp.abs(A)))
     if top == 0.0:
@@ -117,14 +127,12 @@ def spectral_norm(A):
 
 
 def numerical_rank(sigma, N, M, norm=None):
-    """How many singular values lie above rounding, σ > norm max(N, M) ε; norm is σ₁ unless told.
-
-    >>> numerical_rank(np.array([2.0, 1.0, 1e-16]), 3, 3)
-    2
-    """
+    """How many singular values lie above rounding, σ > norm max(N, M) ε; norm is σ₁ unless told."""
     xp = namespace(sigma)
     if 0 in sigma.shape:
         return 0
+    if not xp.isfinite(sigma[0]):
+        raise ValueError("the largest singular value overflows: scale the matrix down")
     norm = sigma[0] if norm is None else norm
     return int(xp.count_nonzero(sigma > norm * (max(N, M) * float(xp.finfo(sigma.dtype).eps))))
 
@@ -177,11 +185,7 @@ def signs(H):
 
 
 def peaks(H):
-    """Entry of largest magnitude of each column, (1, s), with its sign; the first of equals.
-
-    >>> peaks(np.array([[1.0, 3.0], [-2.0, -3.0]]))
-    array([[-2.,  3.]])
-    """
+    """Entry of largest magnitude of each column, (1, s), with its sign; the first of equals."""
     xp = namespace(H)
     # Entries that are equal on paper differ by rounding: without the margin a Hadamard matrix would
     # get one sign from the dual and the other from the primal.

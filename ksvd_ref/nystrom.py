@@ -6,11 +6,17 @@ K_landmarks   (n, m)              the n row landmarks against the m column landm
 K_cols        (n, M)              the n row landmarks against all columns
 
 Row and column landmarks are chosen apart: for a symmetric K with the same landmarks on both sides
-it is the method of Williams and Seeger (NIPS 2000). What is refused: inputs.py.
+it is the method of Williams and Seeger (NIPS 2000); asymmetric by Tao et al. (2023, 2024). A square
+corner of landmarks drawn at random is nearly singular, and dividing by its small sigma can ruin
+all: give a rank, or choose. Draw m columns, take twice as many rows at the `pivots` of these, then
+m columns at the pivots of those rows: on ordinary kernels ten times the best error of rank m, or
+less. What is refused: inputs.py.
 """
+import warnings
+
 import numpy as np
 
-from .backend import namespace
+from .backend import like, namespace
 from .dual import Dual
 from .inputs import arrays, check_finite, integer
 from .linalg import check_rank, numerical_rank, one_sign, svd
@@ -27,9 +33,9 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     landmarks for a fair sample; N and M are the shape of K, of which fewer rows and columns may be
     given. H_e and H_r are not orthonormal, sigma is an estimate, their product is that of
     `approximate`. rank: at most the numerical rank of K_landmarks, and that unless told, which
-    leaves out duplicated and dependent landmarks.
+    leaves out dependent landmarks. Warns where no rank is given and small sigma are divided by.
 
-    Source: derived.
+    Source: derived; Tao et al. 2023; Tao et al. 2024.
 
     >>> K = np.outer([1.0, 2.0], [1.0, 3.0])                    # landmarks: row 0 and column 0
     >>> solve(K[:, :1], K[:1, :1], K[:1, :], N=2, M=2).sigma    # 1 sqrt(4 / 1); the true one: 7.07
@@ -60,18 +66,19 @@ def solve_features(Phi, Psi, rows, columns, rank=None):
 
 
 @arrays(**CORNER)
-def approximate(K_rows, K_landmarks, K_cols):
+def approximate(K_rows, K_landmarks, K_cols, rank=None):
     """The approximation K_rows K_landmarks⁺ K_cols, exact at the rank of K (Eq. K.37, claim V33).
 
-    K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps.
+    K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps, or
+    all but the `rank` largest; warns as `solve`.
 
-    Source: derived.
+    Source: derived; Tao et al. 2023; Tao et al. 2024.
 
     >>> approximate([[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0]], [[1.0, 3.0]])  # column 0 drawn twice
     array([[1., 3.],
            [2., 6.]])
     """
-    U, sigma, V = _corner(K_landmarks, None)
+    U, sigma, V = _corner(K_landmarks, rank)
     return (K_rows @ V / sigma) * sigma @ (K_cols.T @ U / sigma).T         # 1 / sigma may overflow
 
 
@@ -88,6 +95,31 @@ def landmarks(N, n, *, seed):
     return sorted(rng.choice(N, size=n, replace=False).tolist())
 
 
+@arrays(K_rows="N m", n=integer(1))
+def pivots(K_rows, n):
+    """Indices of n of the N rows, the pivots of an elimination of the m columns at hand.
+
+    Each is the row in which the next column is largest once the rows before are taken out of it, so
+    that the corner is far from singular; beyond m it starts anew with the rows that are left. No
+    further entry of K is needed. Columns: pivots(K_cols.T, m).
+
+    No equation: a choice of indices.
+
+    >>> pivots([[1.0, 0.0], [2.0, 2.0], [0.0, 1.0]], 2)         # 2 in column 0, then 1 beside -1
+    [1, 0]
+    """
+    xp, (N, m) = namespace(K_rows), K_rows.shape
+    left, free, chosen = K_rows, xp.ones((N,), **like(K_rows)), []
+    for c in range(integer(1, N)(n, "n")):
+        left = K_rows * free[:, None] if c % m == 0 else left
+        column = left[:, c % m]
+        i = int(xp.argmax(xp.where(free > 0.0, xp.abs(column), -1.0)))
+        if column[i] != 0.0:
+            left = left - column[:, None] * (left[i, :] / column[i])[None, :]
+        free[i], chosen = 0.0, [*chosen, i]
+    return chosen
+
+
 def _corner(K_landmarks, rank):
     """Singular vectors of the corner that may be divided by their sigma."""
     n, m = K_landmarks.shape
@@ -98,6 +130,10 @@ def _corner(K_landmarks, rank):
         raise ValueError(f"the landmarks have numerical rank {r}, rank {rank} was asked, and sigma "
                          "is divided by: leave rank to None, or choose other landmarks")
     s = r if rank is None else rank
+    if rank is None and s and sigma[s - 1] < 1e-3 * sigma[0]:
+        warnings.warn(f"the result may be far off: it divides by sigma of the landmarks down to "
+                      f"{float(sigma[s - 1] / sigma[0]):.0e} sigma_1. Take twice as many rows as "
+                      "columns, both at nystrom.pivots, or a rank", stacklevel=4)
     return U[:, :s], sigma[:s], V[:, :s]
 
 

@@ -12,10 +12,11 @@ The largest entry of each column of E is positive (linalg.one_sign). What is ref
 from typing import Any, NamedTuple
 
 import autograd.numpy as anp
+from autograd.tracer import getval
 
 from .backend import namespace
 from .inputs import arrays
-from .linalg import numerical_rank, one_sign, rank_rule
+from .linalg import numerical_rank, one_sign, rank_rule, spectral_norm, svd
 from .triangles import exact, traced
 
 
@@ -29,6 +30,7 @@ class Primal(NamedTuple):
 
 PRIMAL = {"W_e": "p s", "sigma": "s", "W_r": "p s"}
 DUAL = {"H_e": "N s", "sigma": "s", "H_r": "M s"}
+FACTORS = {"A": "p s", "B": "p s", "Phi": "N p", "Psi": "M p"}
 POINT = {"W_e": "p s", "W_r": "p s", "Lambda": "s", "Phi": "N p", "Psi": "M p"}
 
 
@@ -40,7 +42,7 @@ def solve(Phi, Psi, rank=None):
     Wₑ = Ψᵀ Hᵣ and Wᵣ = Φᵀ Hₑ (K.12). Exact, O((N + M) p² + p³) where a side has p rows or more.
     Nothing is divided by sigma, and Q is never needed: `triangles` has R, called T there.
     rank: `linalg.rank_rule`, cut at |Φ| |Ψ| max(N, M) eps, since K is not known better than that.
-    Differentiable, at ties as `linalg.svd`.
+    Differentiable, at ties as `linalg.svd` and once there.
 
     >>> solve([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]).sigma    # K = diag(2, 1)
     array([2., 1.])
@@ -90,9 +92,10 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
 def stationarity(W_e, W_r, Lambda, Phi, Psi):
     """Residual of ΦᵀΦ Wₑ Λ = Wᵣ,  ΨᵀΨ Wᵣ Λ = Wₑ: how far a point is from a solution (Eq. K.17).
 
-    For each equation the size of the difference over the sizes of its two sides; the larger of
-    both. Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, W = 0 excepted. Costs
-    O((N + M) p s), and K never occurs.
+    For each column of each equation the size of the difference over the sizes of its two sides; the
+    largest of all, so that a wrong column beside a right one a thousand times as long is seen.
+    Between 0, at a solution, and 1. Unlike J it is not zero elsewhere, columns of 0 excepted.
+    Costs O((N + M) p s), and K never occurs.
 
     >>> import numpy as np
     >>> one, Phi, Psi = np.ones((2, 1)), np.diag([2.0, 1.0]), np.eye(2)
@@ -105,13 +108,76 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
     xp = namespace(dW_e, dW_r)
 
     def size(A):
-        square = xp.sum(A * A)
+        square = xp.sum(A * A, axis=0)
         return xp.where(square > 0.0, xp.sqrt(xp.where(square > 0.0, square, 1.0)), 0.0)
 
     def ratio(difference, side):
         whole = size(difference + side) + size(side)
         return size(difference) / xp.where(whole > 0.0, whole, 1.0)
-    return xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e))
+    return xp.max(xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e)))
+
+
+@arrays(**FACTORS)
+def approximation_loss(A, B, Phi, Psi):
+    """A loss whose minimum is the KSVD, L = ½ ‖K − ΦA(ΨB)ᵀ‖² − ½ ‖K‖² (Eq. K.41).
+
+    As ½ ⟨EᵀE, RᵀR⟩ − ⟨ΦᵀE, ΨᵀR⟩ with E = ΦA, R = ΨB: O((N + M) p s), without K. J is zero at any
+    components, and elsewhere; the minima here are the s leading ones alone, −½ Σ_{l≤s} σ_l², at
+    A = W_eΣ^(−½)T, B = W_rΣ^(−½)T^(−T) for any regular T (K.42): a pair of spans, of which
+    `from_factors` has the vectors.
+
+    Source: derived; Baldi and Hornik 1989.
+
+    >>> approximation_loss([[1.0]], [[1.0]], [[2.0]], [[3.0]])  # K = 6, found: -36 / 2
+    np.float64(-18.0)
+    """
+    xp = namespace(A, B, Phi, Psi)
+    E, R = Phi @ A, Psi @ B
+    return xp.sum((E.T @ E) * (R.T @ R)) / 2 - xp.sum((Phi.T @ E) * (Psi.T @ R))
+
+
+@arrays(**FACTORS)
+def approximation_gradient(A, B, Phi, Psi):
+    """Its gradient, ∂L/∂A = GA(BᵀHB) − GHB,  ∂L/∂B = HB(AᵀGA) − HGA, G = ΦᵀΦ, H = ΨᵀΨ (Eq. K.41).
+
+    >>> approximation_gradient([[1.0]], [[2.0]], [[1.0]], [[1.0]])         # E Rᵀ = 2, K = 1
+    (array([[2.]]), array([[1.]]))
+    """
+    E, R = Phi @ A, Psi @ B
+    return (Phi.T @ (E @ (R.T @ R) - Phi @ (Psi.T @ R)),
+            Psi.T @ (R @ (E.T @ E) - Psi @ (Phi.T @ E)))
+
+
+@arrays(**FACTORS)
+def missed_share(A, B, Phi, Psi):
+    """The share of K that two factors miss, ‖K − ΦA(ΨB)ᵀ‖²/‖K‖² = 1 + 2L/‖K‖² (Eq. K.41).
+
+    From 0 up; above 1 it is worse than nothing. ‖K‖² = ⟨ΦᵀΦ, ΨᵀΨ⟩.
+
+    >>> missed_share([[1], [0]], [[1], [0]], [[2, 0], [0, 1]], [[1, 0], [0, 1]])   # 1 of 4 + 1
+    np.float64(0.2)
+    """
+    norm_2 = namespace(Phi, Psi).sum((Phi.T @ Phi) * (Psi.T @ Psi))
+    return 1.0 + 2.0 * approximation_loss(A, B, Phi, Psi) / norm_2
+
+
+@arrays(**FACTORS)
+def from_factors(A, B, Phi, Psi):
+    """The KSVD in the spans of two factors, ΦA = Q_a T_a, ΨB = Q_b T_b, T_a T_bᵀ = uΣvᵀ (Eq. K.43).
+
+    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12). At a minimiser of
+    `approximation_loss` that is the KSVD of K, and K does not occur.
+
+    Source: derived.
+
+    >>> from_factors([[1], [0]], [[1], [0]], [[2, 0], [0, 1]], [[1, 0], [0, 1]]).sigma
+    array([2.])
+    """
+    xp = namespace(A, B, Phi, Psi)
+    (Q_a, T_a), (Q_b, T_b) = (tuple(xp.linalg.qr(S)) for S in (Phi @ A, Psi @ B))
+    u, sigma, v = svd(T_a @ T_b.T)
+    H_e, H_r = Q_a @ u, Q_b @ v
+    return one_sign(Primal(Psi.T @ H_r, sigma, Phi.T @ H_e), by=H_e)
 
 
 @arrays(dual=DUAL, Phi="N p", Psi="M p")
@@ -134,8 +200,8 @@ def from_dual(dual, Phi, Psi):
 def to_dual(primal, Phi, Psi):
     """Dual variables of a primal solution, Hₑ = Φ Wₑ Σ⁻¹ and Hᵣ = Ψ Wᵣ Σ⁻¹ (Eq. K.13).
 
-    Returns H_e (N, s), sigma (s,), H_r (M, s). The one place where the primal divides by sigma: a
-    sigma that is zero to rounding is refused. Differentiate E and R instead where sigma repeats.
+    Returns H_e (N, s), sigma (s,), H_r (M, s). The one place where the primal divides by sigma: one
+    that is zero by the rank rule of `solve` is refused. Differentiate E and R where sigma repeats.
 
     >>> import numpy as np
     >>> Phi, Psi = np.diag([2.0, 1.0]), np.eye(2)
@@ -144,7 +210,8 @@ def to_dual(primal, Phi, Psi):
            [0., 1.]])
     """
     W_e, sigma, W_r = primal
-    s, r = sigma.shape[0], numerical_rank(sigma, Phi.shape[0], Psi.shape[0])
+    norm = spectral_norm(getval(Phi)) * spectral_norm(getval(Psi))
+    s, r = sigma.shape[0], numerical_rank(sigma, Phi.shape[0], Psi.shape[0], norm)
     if r < s:
         raise ValueError(f"Lambda = 1 / sigma needs sigma > 0: numerical rank {r} expected at "
                          f"most, got {s} components: solve without a rank")

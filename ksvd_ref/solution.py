@@ -5,6 +5,7 @@ H_e, sigma, H_r                     the dual half: from K alone (dual.py)
 W_e, W_r          (p, s)            the primal half: from Phi and Psi alone (primal.py)
 delta             (s,)              how well a component is determined: min(sigma_l, distance of
                                     sigma_l from the other sigma) / sigma_1, ties excepted
+sigma_1                             |K|, by another way than the two solvers
 cond                                |Phi| |Psi| / sigma_1: what forming Phi Psi^T itself may lose
 
 Every equation is homogeneous in Phi and in Psi. Dividing them by their norms loses nothing, and
@@ -22,6 +23,7 @@ from .inputs import arrays
 from .linalg import check_rank, numerical_rank, spectral_norm, svd
 
 ROUNDINGS = 128.0       # how many an equation may be off; see Solution.rounding
+STEPS = 4               # of subspace iteration
 
 
 class Solution(NamedTuple):
@@ -31,6 +33,7 @@ class Solution(NamedTuple):
     Psi: Any                # (M, p)
     K: Any                  # (N, M)
     scale: float            # |Phi| |Psi| as they came: sigma * scale are the values of their K
+    sigma_1: float          # |K|, from a Gram matrix
     rounding: float         # one rounding of this K, sqrt(max(N, M, p)) eps cond
     rank: int               # numerical rank of K
 
@@ -52,20 +55,27 @@ class Solution(NamedTuple):
     transposed: Any         # Primal of K^T
     given: Any              # (N, M)   the bare matrix, as the reader gave it
     compatible: Any         # its feature maps
-    Phi_new: Any            # (n, p)   features of new rows x
-    Psi_new: Any            # (n, p)   features of new columns z
-    K_rows: Any             # (n, M)   kappa(x, z_j)
-    K_columns: Any          # (N, n)   kappa(x_i, z)
-    probe: Any              # W_e, W_r, Lambda that are no solution
-
-    @property
-    def sigma_1(self):
-        return self.spectrum[0]
+    trial: Any              # A (N, s), B (M, s): orthonormal, A^T K B diagonal, by iteration
+    Phi_new: Any            # (3, p)   features of new rows x, no mixtures of the old ones
+    Psi_new: Any            # (3, p)   features of new columns z
+    K_rows: Any             # (3, M)   kappa(x, z_j)
+    K_columns: Any          # (N, 3)   kappa(x_i, z)
+    probe: Any              # W_e, W_r (p, 3), Lambda (3,) that are no solution
+    directions: Any         # three pairs like W_e, W_r of the probe
 
     @property
     def eye(self):
         """The identity of as many rows as there are components."""
         return namespace(self.K).eye(self.sigma.shape[0], **like(self.K))
+
+    @property
+    def remarks(self):
+        """What a reader should know who compares vectors: a list of sentences, mostly empty."""
+        s, tolerance = self.sigma.shape[0], ROUNDINGS * self.rounding
+        if s == self.rank or self.spectrum[s - 1] - self.spectrum[s] > tolerance * self.sigma_1:
+            return []
+        return [f"σ_{s} and σ_{s + 1} agree to rounding, and {s} components cut between them: the "
+                "vectors kept of this σ are not unique"]
 
     def J(self, W_e, W_r, Lambda):
         """`primal.objective` at these weights."""
@@ -86,7 +96,7 @@ class Solution(NamedTuple):
 
     def size(self, terms):
         """How far off an equation is: the largest of its terms, a number that is 0 on paper."""
-        sizes, sigma_1 = [], float(self.sigma_1)
+        sizes, sigma_1 = [], self.sigma_1
         for term in terms:
             if isinstance(term, Weighted):
                 sizes += [_norm(A, term.weight) for A in term.differences]
@@ -115,7 +125,7 @@ def _norm(A, weight=1):
     """Frobenius norm, times a number; or the largest norm of a column, each with its weight."""
     xp = namespace(A)
     axis = 0 if getattr(weight, "shape", ()) else None
-    return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * weight))
+    return float(xp.max(xp.sqrt(xp.sum(A * A, axis=axis)) * abs(weight)))
 
 
 @arrays(Phi="N p", Psi="M p", given="N M")
@@ -128,25 +138,26 @@ def solution(Phi, Psi, *, rank=None, given=None):
     >>> solution([[2, 0], [0, 1]], [[1, 0], [0, 1]]).Lambda                # K / 2 = diag(1, 1/2)
     array([1., 2.])
     """
-    Phi, Psi, norms = _of_norm_1(Phi, Psi)
-    K, (N, p), M = Phi @ Psi.T, Phi.shape, Psi.shape[0]
+    Phi, Psi, K, norms = _of_norm_1(Phi, Psi)
+    (N, p), M = Phi.shape, Psi.shape[0]
     low = has_low_rank(N, M, p)                     # p components are all that there are
+    sigma_1 = spectral_norm(Phi @ namespace(Psi).linalg.qr(Psi)[1].T if low else K)     # |K|
     H_e, spectrum, H_r = large.golub_kahan(K, p) if low else dual.solve(K, min(N, M))
-    r, rounding = _rank(Phi, Psi, spectrum)
-    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
     W_e, primal_spectrum, W_r = primal.solve(Phi, Psi, min(N, M, p))
+    r, rounding = _rank(Phi, Psi, spectrum[:primal_spectrum.shape[0]], sigma_1)
+    s = check_rank(rank, r, f"K of numerical rank {r} (Lambda = 1 / sigma needs sigma > 0)") or r
     # Ties are aligned before the cut: a rank that cuts through one leaves the kept vectors open.
     H_e, H_r, W_e, W_r = (A[:, :r] for A in (H_e, H_r, W_e, W_r))
-    T, delta = _alignment(H_e, spectrum[:r], H_r, Phi @ W_e, Psi @ W_r)
-    if given is None:                               # K^+ from the few components, if they are few
-        inverse = (H_r / spectrum[:r]) @ H_e.T if low else None
-        given, compatible = K, features.compatible(K, inverse)
+    T, delta = _alignment(H_e, spectrum[:r], H_r, Phi @ W_e, Psi @ W_r, sigma_1)
+    if given is None:                               # from the few components, if they are few
+        given, compatible = K, (_compatible(K, H_e, spectrum[:r], H_r) if low
+                                else features.compatible(K))
     else:
         given, compatible = given / norms[0] / norms[1], (Phi, Psi)
     found = dual.Dual(H_e[:, :s], spectrum[:s], H_r[:, :s])
     return Solution(
-        Phi=Phi, Psi=Psi, K=K, scale=norms[0] * norms[1], rounding=rounding, rank=r,
-        **found._asdict(), E=dual.e_scores(K, found), R=dual.r_scores(K, found),
+        Phi=Phi, Psi=Psi, K=K, scale=norms[0] * norms[1], sigma_1=sigma_1, rounding=rounding,
+        rank=r, **found._asdict(), E=K @ found.H_r, R=K.T @ found.H_e,
         Lambda=1.0 / found.sigma, spectrum=spectrum,
         W_e=W_e[:, :s], W_r=W_r[:, :s], primal_spectrum=primal_spectrum, delta=delta[:s],
         aligned=((H_e @ T)[:, :s], (H_r @ T)[:, :s]), pca=primal.solve(Phi, Phi),
@@ -164,18 +175,27 @@ def has_low_rank(N, M, p):
 
 
 def _of_norm_1(Phi, Psi):
-    """Both features divided by their norms, and the norms."""
+    """Both features divided by their norms, their K, and the norms."""
     norms = spectral_norm(Phi), spectral_norm(Psi)
     if not 0.0 < norms[0] * norms[1] < float(namespace(Phi).finfo(Phi.dtype).max):
         raise ValueError("K = Phi Psi^T must not be zero, nor overflow or underflow: got features "
                          f"of norms {norms[0]:.3g} and {norms[1]:.3g}")
-    return Phi / norms[0], Psi / norms[1], norms
+    Phi, Psi = Phi / norms[0], Psi / norms[1]
+    return Phi, Psi, Phi @ Psi.T, norms
 
 
-def _rank(Phi, Psi, spectrum):
+def _compatible(K, H_e, sigma, H_r):
+    """Compatible maps with K⁺ = Hᵣ Σ⁻¹ Hₑᵀ, as `features.compatible` without its SVD of K."""
+    # K⁺ as a matrix would lose as many digits as sigma_1 / sigma_r has; K H_r, of size sigma, none.
+    if K.shape[0] <= K.shape[1]:
+        return K @ H_r / sigma @ H_e.T, K.T
+    return K, K.T @ H_e / sigma @ H_r.T
+
+
+def _rank(Phi, Psi, spectrum, sigma_1):
     """Numerical rank of K, and the size of one rounding, relative to sigma_1."""
-    (N, p), M, sigma_1 = Phi.shape, Psi.shape[0], float(spectrum[0])
-    r = min(p, numerical_rank(spectrum, N, M, 1.0))
+    (N, p), M = Phi.shape, Psi.shape[0]
+    r = numerical_rank(spectrum, N, M, 1.0)
     if r == 0:
         raise ValueError("K = Phi Psi^T must not be zero, got numerical rank 0: nothing to verify")
     # Rounding in an SVD or a QR adds up like a random walk. The coarser of two precisions counts.
@@ -187,10 +207,10 @@ def _rank(Phi, Psi, spectrum):
     return r, rounding
 
 
-def _alignment(H_e, sigma, H_r, E, R):
+def _alignment(H_e, sigma, H_r, E, R, top):
     """T that turns the dual vectors to the primal ones, within what V12, V13 leave free; delta."""
     xp = namespace(H_e, H_r)
-    gap, top = xp.abs(sigma[:, None] - sigma[None, :]), float(sigma[0])
+    gap = xp.abs(sigma[:, None] - sigma[None, :])
     tied = gap <= top * float(xp.finfo(sigma.dtype).eps) ** (1 / 3)
     # H_e^T E = T Sigma on paper, so T is its polar factor: 1 or -1 for a single sigma.
     U, _, V = svd(xp.where(tied, H_e.T @ E + H_r.T @ R, 0.0))
@@ -198,13 +218,25 @@ def _alignment(H_e, sigma, H_r, E, R):
 
 
 def _drawn(Phi, Psi, K, s):
-    """New rows and columns, which mix old ones, and weights that are no solution."""
+    """What is drawn: new rows and columns, weights that are no solution, a subspace to start."""
     xp, rng = namespace(Phi, Psi), np.random.default_rng(0)
-    (N, p), M = Phi.shape, Psi.shape[0]
+    M, p = Psi.shape
 
     def draw(*shape):
-        return xp.asarray(rng.standard_normal(shape), **like(Phi))
-    rows, columns = draw(3, N) / N ** 0.5, draw(3, M) / M ** 0.5
-    return {"Phi_new": rows @ Phi, "Psi_new": columns @ Psi,
-            "K_rows": rows @ K, "K_columns": K @ columns.T,
-            "probe": (draw(p, s) / p ** 0.5, draw(p, s) / p ** 0.5, 0.1 + xp.abs(draw(s)))}
+        return xp.asarray(rng.standard_normal(shape) / max(shape) ** 0.5, **like(Phi))
+    Phi_new, Psi_new = draw(3, p), draw(3, p)       # in all p dimensions
+    return {"Phi_new": Phi_new, "Psi_new": Psi_new,
+            "K_rows": Phi_new @ Psi.T, "K_columns": Phi @ Psi_new.T,
+            "probe": (draw(p, 3), draw(p, 3), 0.1 + xp.abs(draw(3))),
+            "directions": [(draw(p, 3), draw(p, 3)) for _ in range(3)],
+            "trial": _iterated(K, draw(M, s))}
+
+
+def _iterated(K, B):
+    """Orthonormal A, B with a diagonal AᵀKB after a few steps of subspace iteration."""
+    qr = namespace(K, B).linalg.qr
+    for _ in range(STEPS if B.shape[1] < min(K.shape) else 1):      # all there is needs no search
+        A = qr(K @ B)[0]
+        B = qr(K.T @ A)[0]
+    X, _, Y = svd(A.T @ (K @ B))
+    return A @ X, B @ Y

@@ -327,6 +327,39 @@ def nystroem(quick):
               "scikit-learn Nystroem", "", "")
 
 
+def landmarks(quick):
+    """Error of nystrom.approximate over nine draws: at pivots, and of square corners as drawn."""
+    import warnings
+
+    import numpy as np
+
+    from ksvd_ref import kernels, nystrom
+    N = 400
+    X, Z = np.random.default_rng(1).standard_normal((2, N, 3))
+    for name in ("rbf", "exponential", "softmax"):
+        K = getattr(kernels, name)(X, Z, **({"gamma": 0.5} if name == "rbf" else {}))
+        sigma, norm = np.linalg.svd(K, compute_uv=False), np.linalg.norm(K)
+
+        def error(rows, columns):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")     # that it may be far off: how far is asked here
+                found = nystrom.approximate(K[:, columns], K[np.ix_(rows, columns)], K[rows, :])
+            return np.linalg.norm(K - found) / norm
+        for m, target in ((20, "<= 1"), (60, ""), (150, "<= 0.1")):
+            chosen, drawn = [], []
+            for seed in range(9):
+                rng = np.random.default_rng(seed)
+                columns, rows = (rng.choice(N, m, replace=False) for _ in range(2))
+                drawn.append(error(rows, columns))
+                rows = nystrom.pivots(K[:, columns], 2 * m)
+                chosen.append(error(rows, nystrom.pivots(K[rows, :].T, m)))
+            yield Row(f"nystrom.approximate, {name} {N} x {N}, {2 * m} rows, {m} columns at pivots",
+                      max(chosen), "of K, the worst of nine draws", target,
+                      f"median {np.median(chosen):.0e}; best of rank {m} "
+                      f"{np.linalg.norm(sigma[m:]) / norm:.0e}; {m} x {m} as drawn: median "
+                      f"{np.median(drawn):.0e}, worst {max(drawn):.0e}")
+
+
 def attention(quick):
     """How softmax attention and Primal-Attention grow with N."""
     import numpy as np
@@ -453,7 +486,8 @@ def imports(quick):
         yield Row(job, (median[name] - median["nothing"]) / numpy, "import numpy", "<= 2", "")
 
 
-JOBS = (primal_solve, primal_memory, opposed, golub_kahan, chunks, nystroem, dual_solve, attention,
+JOBS = (primal_solve, primal_memory, opposed, golub_kahan, chunks, nystroem, landmarks,
+        dual_solve, attention,
         layer, imports)
 
 

@@ -16,7 +16,7 @@ from ksvd_ref.course import index
 BARE = {                        # public modules without @arrays, and why
     "backend": "decides which library it is", "inputs": "is the decorator",
     "linalg": "below the decorator: the public function that calls has looked",
-    "triangles": "the same", "attention": "has its own checks still",
+    "triangles": "the same",
     "solution": "what it is given goes through dual and primal", "equations": "the same",
 }
 OTHERS = {                      # public functions without a call, and why
@@ -26,9 +26,9 @@ OTHERS = {                      # public functions without a call, and why
                      "attention.filters.window", "attention.filters.strided",
                      "attention.positions.sinusoids", "attention.layer.published_init"),
                     "takes no array: made on the host"),
-    **dict.fromkeys(("attention.filters.as_mask", "attention.filters.visible",
-                     "attention.filters.taking_part", "attention.filters.check_pairs",
-                     "attention.filters.check_leading"), "inside the smoother"),
+    **dict.fromkeys(("attention.filters.pairs", "attention.filters.taking_part",
+                     "attention.filters.steps", "attention.filters.shown",
+                     "attention.filters.visible"), "inside the smoother and the layer"),
 }
 
 
@@ -40,6 +40,14 @@ def public():
             for name, f in vars(home).items():
                 if inspect.isfunction(f) and f.__module__ == home.__name__ and name[0] != "_":
                     yield f"{module}.{name}"
+
+
+OPEN = {                        # public functions without @arrays, and why
+    **dict.fromkeys(("attention.positions.absolute", "attention.positions.relative",
+                     "attention.positions.rel_shift", "attention.smoother.split_heads",
+                     "attention.smoother.merge_heads"),
+                    "let the NaN of padding through: what is visible the smoother knows"),
+}
 
 
 class Call(NamedTuple):
@@ -133,6 +141,10 @@ def table(n=16):
         "primal.objective": Call(primal.objective, point),
         "primal.gradient": Call(primal.gradient, point),
         "primal.stationarity": Call(primal.stationarity, point),
+        **{f"primal.{name}": Call(getattr(primal, name), {"A": W[0], "B": W[1], **pair})
+           for name in ("approximation_loss", "approximation_gradient", "missed_share")},
+        "primal.from_factors": Call(primal.from_factors, {"A": W[0], "B": W[1], **pair}, {},
+                                    lambda found, A, B, Phi, Psi: of_primal(found, Phi, Psi)),
         "primal.from_dual": Call(primal.from_dual, {"dual": one, **pair}),
         "primal.to_dual": Call(primal.to_dual, {"primal": two, **pair}),
         "primal.e_scores": Call(primal.e_scores, {"Phi_new": Phi, "primal": two}),
@@ -142,6 +154,8 @@ def table(n=16):
         "large.merge": Call(large.merge, {"one": factor, "other": factor}, {}, of_factor),
         "large.solve_factor": Call(large.solve_factor, {"factor": factor}, {"rank": 3},
                                    lambda found, factor: (found[1], found[0] @ found[2].T)),
+        "nystrom.pivots": Call(nystrom.pivots, {"K_rows": K}, {"n": 3},
+                               lambda found, K_rows: K_rows[found[0], :]),
         "nystrom.approximate": Call(nystrom.approximate, corner),
         "nystrom.solve": Call(nystrom.solve, corner, {"N": n, "M": n // 2}, of_nystrom),
         "nystrom.solve_features": Call(nystrom.solve_features, {"Phi": X, "Psi": Z}, {
@@ -163,22 +177,22 @@ def table(n=16):
         "attention.positions.turned": Call(positions.turned, {"C": Q[0]}),
         "attention.layer.primal_attention": Call(attention.primal_attention,
                                                  {**heads, "weights": weights}),
-        "attention.layer.primal_attention_vjp": Call(attention.primal_attention_vjp, {
+        "attention.gradients.primal_attention_vjp": Call(attention.primal_attention_vjp, {
             "g_output": output, "g_scores": scores, "scores": scores, **heads,
             "weights": weights}),
         "attention.layer.running_mean": Call(attention.running_mean, {"X": Q}),
         "attention.layer.even_rows": Call(attention.even_rows, {"X": Q}, {"n": 3}),
-        "attention.layer.even_rows_vjp": Call(attention.even_rows_vjp, {"g": Q}, {"N": n}),
-        "attention.layer.paper_loss": Call(attention.paper_loss, of_loss),
-        "attention.layer.published_loss": Call(attention.published_loss, of_loss),
-        "attention.layer.paper_loss_vjp": Call(attention.paper_loss_vjp, {
+        "attention.gradients.even_rows_vjp": Call(attention.even_rows_vjp, {"g": Q}, {"N": n}),
+        "attention.losses.paper_loss": Call(attention.paper_loss, of_loss),
+        "attention.losses.published_loss": Call(attention.published_loss, of_loss),
+        "attention.gradients.paper_loss_vjp": Call(attention.paper_loss_vjp, {
             "g": V[:, 0, 0], **of_loss}),
-        "attention.layer.published_loss_vjp": Call(attention.published_loss_vjp, {
+        "attention.gradients.published_loss_vjp": Call(attention.published_loss_vjp, {
             "g": np.asarray(V[0, 0, 0]), **of_loss}),
-        "attention.layer.paper_lambda": Call(attention.paper_lambda, {"Lambda": weights.Lambda},
-                                             {"N": 8}),
-        "attention.layer.mean_of_squares": Call(attention.mean_of_squares, {"J": Q[0, 0]}),
-        "attention.layer.square_of_mean": Call(attention.square_of_mean, {"J": Q[0, 0]}),
+        "attention.losses.paper_lambda": Call(attention.paper_lambda,
+                                              {"Lambda": weights.Lambda}, {"N": 8}),
+        "attention.losses.mean_of_squares": Call(attention.mean_of_squares, {"J": Q[0, 0]}),
+        "attention.losses.square_of_mean": Call(attention.square_of_mean, {"J": Q[0, 0]}),
         # Below the decorator: what the public functions are made of.
         "linalg.svd": Call(linalg.svd, {"K": K}, {}, of_dual),
         "linalg.eigh": Call(linalg.eigh, {"S": square @ square.T}, {}, lambda found, S: found[0]),

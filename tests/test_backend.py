@@ -156,19 +156,25 @@ def test_modules_load_when_they_are_named():
 
 FOLDER = Path(inspect.getfile(ksvd_ref)).parent
 WINGS = ["backend", "inputs", "linalg", "kernels", "features", "dual", "triangles", "primal",
-         "large", "nystrom"]
+         "large", "nystrom", "attention.filters", "attention.positions", "attention.smoother",
+         "attention.layer", "attention.losses", "attention.gradients"]
 
 # Where a module may say np: everything else must come from namespace(...).
 HOST = {
     "backend": "decides which library it is",
     "linalg._svd_vjp": "autograd runs derivatives on NumPy values",
     "linalg._eigh_vjp": "the same",
+    "linalg.refuse_twice": "the same",
     "linalg.svd_core": "called by the derivatives only",
     "inputs": "makes arrays of lists and numbers",
     "triangles._traced_vjp": "derivative on NumPy values",
     "large._steps": "random numbers are drawn on the host",
     "nystrom.landmarks": "the same",
     "features.positive_random": "random numbers are drawn on the host",
+    **dict.fromkeys(("attention.filters._age", "attention.positions.sinusoids",
+                     "attention.positions.offset_table"), "made on the host, then moved"),
+    "attention.filters._boolean": "a mask may be a list",
+    "attention.layer.published_init": "random numbers are drawn on the host",
 }
 # Not shared by NumPy, CuPy, autograd and the standard, or with a wrong derivative.
 BANNED = {"mT", "einsum", "concat", "concatenate", "norm", "svdvals", "vector_norm", "matrix_norm",
@@ -178,7 +184,7 @@ BANNED = {"mT", "einsum", "concat", "concatenate", "norm", "svdvals", "vector_no
 @pytest.mark.parametrize("module", WINGS)
 def test_portable_subset(module):
     """No name that one of the libraries lacks; np. only where the table above says why."""
-    tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(FOLDER.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8"))
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     assert not {a.attr for a in attributes} & BANNED
     for definition in tree.body:

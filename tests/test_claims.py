@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 
 from ksvd_ref import dual, features, kernels, primal
-from ksvd_ref.attention import positions, smoother
+from ksvd_ref.attention import filters, positions, smoother
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 SIZES = pytest.mark.parametrize("N, d", [(6, 2), (15, 4)])
@@ -26,7 +26,8 @@ def least(G):
 def test_subspace_iteration_finds_the_leading_components(seed):
     """K.40. Subspace iteration, W_e ← orth(ΨᵀΨ ΦᵀΦ W_e).
 
-    V32. Subspace iteration converges to the leading s components if σ_s > σ_{s+1}.
+    V32. Subspace iteration converges to the span of the leading s components if σ_s > σ_{s+1} and
+    no direction of the start is orthogonal to it.
     """
     rng = np.random.default_rng(seed)
     U, V = (np.linalg.qr(rng.standard_normal((n, 4)))[0] for n in (9, 7))
@@ -38,6 +39,16 @@ def test_subspace_iteration_finds_the_leading_components(seed):
             W_e = np.linalg.qr(Psi.T @ (Psi @ (Phi.T @ (Phi @ W_e))))[0]
         gap = np.abs(W_e @ W_e.T - want @ want.T).max()
         assert (gap < 1e-12) == converges and (gap > 1e-3) == (not converges)
+    Psi = rng.standard_normal((4, 4))
+    Phi = np.diag([4.0, 3, 1, 0.5]) @ Psi
+    W, W_e = np.linalg.qr(rng.standard_normal((4, 2)))[0], primal.solve(Phi, Psi, 2).W_e
+    for _ in range(200):
+        W = np.linalg.qr(Psi.T @ (Psi @ (Phi.T @ (Phi @ W))))[0]
+    away = lambda A, B: np.linalg.norm(A - B @ (B.T @ A)) / np.linalg.norm(A)
+    assert away(W_e, W) < 1e-9 and away(W_e[:, 1:], W[:, 1:]) > 1e-3    # the span, not each column
+    start = np.eye(4)[:, 2:]                                # orthogonal to the leading two of
+    stays = np.linalg.qr(np.diag([16.0, 9, 1, 0.25]) @ start)[0]        # diag(4, 3, 1, 1/2)
+    assert np.all(np.abs(stays) == start)
 
 
 @SEEDS
@@ -92,8 +103,8 @@ def test_logits_of_a_layer(N, d, seed):
 
 @SEEDS
 def test_normalising_the_rows_changes_the_kernel(seed):
-    """V19. Row normalisation multiplies φ(x) by 1/Z(x): it changes σ and vectors, and the split
-    D̂^{-1/2}GD̂^{-1/2} is another kernel.
+    """V19. Row normalisation multiplies φ(x) by 1/Z(x): in general it changes σ and vectors (equal
+    Z leave the vectors), and the split D̂^{-1/2}GD̂^{-1/2} is another kernel.
     """
     rng = np.random.default_rng(seed)
     X, Y = rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
@@ -109,6 +120,10 @@ def test_normalising_the_rows_changes_the_kernel(seed):
     split = G / np.sqrt(np.outer(G.sum(axis=1), G.sum(axis=1)))
     np.testing.assert_allclose(split, [[0.75, 8 ** -0.5], [8 ** -0.5, 0.5]], rtol=1e-15)
     assert abs(np.linalg.svd(split)[1] - np.linalg.svd(G / [[4.0], [2.0]])[1]).max() > 1e-2
+    G = np.array([[2.0, 1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 2.0]]) + rng.random()    # equal sums
+    one, two = dual.solve(G), dual.solve(G / G.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(one.H_e @ one.H_r.T, two.H_e @ two.H_r.T, atol=1e-13)
+    np.testing.assert_allclose(one.sigma / G[0].sum(), two.sigma, rtol=1e-13)
 
 
 @SEEDS
@@ -139,7 +154,8 @@ def test_exponential_kernel_is_a_gaussian_with_two_factors(N, d, seed):
 @SIZES
 @pytest.mark.parametrize("name", KERNELS)
 def test_one_map_makes_the_kernel_positive_and_two_need_not(name, N, d, seed):
-    """D10. One map on both sides makes the kernels S.6 to S.9 positive semi-definite, two need not.
+    """D10. One map on both sides makes the kernels S.6 to S.9 positive semi-definite, S.8 if its γ
+    and c are not negative; two need not.
     """
     rng = np.random.default_rng(seed)
     X, W_q, W_k = (rng.standard_normal(shape) for shape in ((N, d), (d, d), (d, d)))
@@ -147,6 +163,7 @@ def test_one_map_makes_the_kernel_positive_and_two_need_not(name, N, d, seed):
     np.testing.assert_allclose(tied, tied.T, rtol=1e-13)
     assert least(tied) > -1e-13 * N                     # rounding of an N x N eigenproblem
     assert np.abs(untied - untied.T).max() > 1e-3 * np.abs(untied).max() and least(untied) < -1e-3
+    assert least(kernels.polynomial(np.eye(2), np.eye(2), degree=1, coef0=-1.0)) == -1.0    # c < 0
 
 
 def test_symmetric_is_not_positive():
@@ -157,15 +174,20 @@ def test_symmetric_is_not_positive():
 @SEEDS
 @SIZES
 def test_filters_and_positivity(N, d, seed):
-    """D13. A causal filter keeps the symmetric part positive semi-definite, a window need not."""
+    """D13. A causal filter keeps the symmetric part positive semi-definite, and so does a causal
+    window of width 2; a two-sided window need not, nor a causal one of width 3.
+    """
     X = np.random.default_rng(seed).standard_normal((N, d))
     G = kernels.exponential(X, X)
-    causal = np.where(smoother.causal(N), G, 0.0)
+    causal = np.where(filters.causal(N), G, 0.0)
     np.testing.assert_allclose(causal + causal.T, G + np.diag(np.diag(G)), rtol=1e-14)
     assert least(causal) > 0.0
     near = np.abs(np.subtract.outer(np.arange(3), np.arange(3))) <= 1
     np.testing.assert_allclose(np.linalg.eigvalsh(near.astype(float)),
                                [1 - 2 ** 0.5, 1, 1 + 2 ** 0.5], rtol=1e-13)
+    assert least(np.where(filters.window(N, 2), G, 0.0)) > 0.0
+    ones = [least(filters.window(12, width).astype(float)) for width in (2, 3)]
+    assert ones[0] > 0.02 and ones[1] < -0.03
 
 
 @SEEDS
@@ -195,14 +217,17 @@ def test_where_rows_have_their_maximum(N, d, seed):
 @SEEDS
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_rank_of_the_gram_matrix(d, seed):
-    """D31. Rank of a Gram matrix: d, d(d+1)/2, (d+1)(d+2)/2 for linear, homogeneous, full
-    quadratic.
+    """D31. Rank of a Gram matrix: at most d, d(d+1)/2, (d+1)(d+2)/2 for linear, homogeneous, full
+    quadratic kernels, attained by enough points in general position.
     """
     X = np.random.default_rng(seed).uniform(-1, 1, (14, d))
     rank = lambda K: np.linalg.matrix_rank(K, tol=1e-9 * np.abs(K).max())
     assert rank(kernels.linear(X, X)) == d
     assert rank(kernels.polynomial(X, X, coef0=0.0)) == d * (d + 1) // 2
     assert rank(kernels.polynomial(X, X)) == (d + 1) * (d + 2) // 2
+    line = X[:, :1] @ np.ones((1, d))                   # all points on one line: less
+    assert [rank(K) for K in (kernels.linear(line, line), kernels.polynomial(line, line, coef0=0.0),
+                              kernels.polynomial(line, line))] == [1, 1, 3]
     far = 3.0 * X[:4, :]                                # few points apart: full rank in float64 too
     assert rank(kernels.rbf(far, far)) == rank(kernels.exponential(far, far)) == 4
 
@@ -228,9 +253,11 @@ def test_variance_of_positive_random_features(angle):
 
 @SEEDS
 def test_mean_shift_is_a_gradient_step_and_never_descends(seed):
-    """S.34. Mean shift: rbf attention whose keys and values are the data.
+    """S.34. Mean shift: rbf attention whose keys and values are the data. Source: Fukunaga and
+    Hostetler 1975; Cheng 1995.
 
-    D36. A mean-shift step is h² ∇ log p and never lowers p.
+    D36. A mean-shift step is h² ∇ log p and never lowers p. Source: derived; Fukunaga and Hostetler
+    1975; Cheng 1995.
     """
     rng, h = np.random.default_rng(seed), 0.7
     Z, x = rng.standard_normal((30, 2)), rng.standard_normal((1, 2))
@@ -267,7 +294,8 @@ def test_hopfield_energy_never_rises(seed):
 
 
 def test_local_constant_is_biased_at_a_boundary_and_local_linear_is_not():
-    """D38. Local constant regression is biased at a boundary, local linear is not.
+    """D38. Local constant regression of a straight line is biased at a boundary, local linear is
+    not; of a parabola both are. Source: derived; Fan 1992.
 
     By hand: y = 2 x + 1 at 0 from the points 0 and 1 with weights 1 and 1/2.
     """
@@ -278,17 +306,24 @@ def test_local_constant_is_biased_at_a_boundary_and_local_linear_is_not():
     W = np.diag(kernels.rbf([[0.0]], x, gamma=gamma)[0])
     design = np.hstack([np.ones((2, 1)), x])
     np.testing.assert_allclose(np.linalg.solve(design.T @ W @ design, design.T @ W @ y)[0], [1.0])
+    x = np.linspace(0.0, 1.0, 41)[:, None]                  # y = x^2 at 0, from the right, h = 0.1
+    constant = smoother.attention([[0.0]], x, x ** 2, kernel="rbf", gamma=50.0)[0, 0]
+    linear = np.polyfit(x[:, 0], x[:, 0] ** 2, 1, w=np.exp(-25.0 * x[:, 0] ** 2))[1]
+    np.testing.assert_allclose([constant, linear], [0.00909, -0.00568], atol=1e-5)
 
 
 def test_locally_linear_weights_are_no_smoother():
     """D39. Weights that sum to 1 and give straight lines exactly, as those of locally linear
-    embedding, may be negative: no smoother.
+    embedding in the affine hull of the neighbours, may be negative: no smoother.
 
     By hand: 0 from 1 and 2 needs the weights 2 and -1; a smoother stays between 1 and 2.
     """
     w = np.linalg.solve([[1.0, 2.0], [1.0, 1.0]], [0.0, 1.0])
     np.testing.assert_allclose(w, [2.0, -1.0])
     assert 1.0 < smoother.attention([[0.0]], [[1.0], [2.0]], [[1.0], [2.0]])[0, 0] < 2.0
+    Z, x = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0.3, 1.0])     # off the line through Z:
+    w = np.array([0.7, 0.3])                                # the nearest mixture, and yet
+    assert np.all((w @ Z - x) @ (Z[1] - Z[0]) == 0.0) and np.linalg.norm(w @ Z - x) == 1.0
 
 
 @SEEDS
@@ -325,7 +360,8 @@ def test_values_without_position(seed):
 @SEEDS
 @pytest.mark.parametrize("H", [1, 2, 5])
 def test_error_of_an_average_of_heads(H, seed):
-    """S.38. Error of an average of H heads: bias² + variance/H + (1 − 1/H) covariance.
+    """S.38. Error of an average of H heads: bias² + variance/H + (1 − 1/H) covariance. Source:
+    derived; Ueda and Nakano 1996.
 
     Means over the heads and over the pairs of heads; expectations are means over the draws.
     """

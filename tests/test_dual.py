@@ -139,6 +139,15 @@ def test_symmetric_and_antisymmetric():
     np.testing.assert_allclose(np.sum(H_e * H_r, axis=0)[:4], 0.0, atol=1e-13)
 
 
+@both
+@pytest.mark.parametrize("K", [np.full((3, 3), 1.5e308), np.array([[1.7e308] * 2, [1.0, 2.0]])])
+def test_sigma_that_overflows_is_refused(K, solve):
+    """Each entry is finite, sigma_1 = 4.5e308 is not."""
+    for rank in (None, 2):
+        with pytest.raises(ValueError, match="overflows"):
+            solve(K, rank)
+
+
 # --- the block matrix
 
 def test_shifted_matrix(lib, rng):

@@ -100,6 +100,19 @@ def test_golub_kahan_equals_the_svd(N, M, data):
     np.testing.assert_allclose(H_r.T @ H_r, np.eye(s), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("make, low, high", [
+    (lambda rng: rng.standard_normal((400, 4)) @ rng.standard_normal((4, 400)), 1, 12),
+    (lambda rng: kernels.softmax(*(rng.standard_normal((2, 400, 32)) * [[[2]], [[1]]])), 5, 20),
+    (lambda rng: rng.standard_normal((800, 600)), 25, 60),
+], ids=["low-rank", "softmax", "random-numbers"])
+def test_steps(monkeypatch, make, low, high):
+    """How often K is multiplied hangs on how fast sigma falls: no one number fits all matrices."""
+    calls, beyond = [], large._beyond               # twice a step
+    monkeypatch.setattr(large, "_beyond", lambda *a: (calls.append(1), beyond(*a))[1])
+    large.golub_kahan(make(np.random.default_rng(0)), 4)
+    assert 2 * low <= len(calls) <= 2 * high
+
+
 def test_golub_kahan_and_the_svd_have_the_same_vectors():
     K = with_spectrum(RNG, 120, 100, 0.8 ** np.arange(100.0))
     for one, two in zip(large.golub_kahan(K, 5, tol=1e-13), dual.solve(K, 5)):
@@ -171,6 +184,15 @@ def test_golub_kahan_refuses_what_overflows(dtype, share):
     K[::2, ::3] *= -1.0
     with pytest.raises(ValueError, match="overflows or is undefined"):
         large.golub_kahan(K, 3)
+
+
+@pytest.mark.parametrize("dtype, tiny", [("float64", 5e-324), ("float32", 1.4e-45)])
+def test_golub_kahan_of_the_smallest_numbers(dtype, tiny):
+    """Integers times the smallest number there is: sigma of the integers, to their rounding."""
+    whole = np.random.default_rng(0).integers(-2 ** 20, 2 ** 20, (40, 30))
+    K = (whole * np.float64(tiny)).astype(dtype)
+    want = np.linalg.svd(whole.astype(float), compute_uv=False)[:3]
+    assert np.all(np.abs(large.golub_kahan(K, 3).sigma.astype(float) / tiny - want) <= 40.0)
 
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, "1"])

@@ -5,7 +5,7 @@ import pytest
 from autograd import grad
 from conftest import assert_gradient, central, with_spectrum
 
-from ksvd_ref import linalg
+from ksvd_ref import dual, linalg, primal
 
 SHAPES = [(4, 6), (5, 5), (6, 4), (1, 1), (1, 5), (5, 1)]
 C = np.random.default_rng(7).standard_normal((12, 12))      # fixed weights of the losses
@@ -169,6 +169,44 @@ def test_close_is_not_equal(gap):
         return linalg.eigh(S)[1][0, 1] * linalg.eigh(S)[1][1, 1]
     np.testing.assert_allclose(grad(turn_of_eigenvector)(K), 0.5 * np.fliplr(np.eye(2)) / (a - b),
                                rtol=rtol)
+
+
+SECOND = {      # losses of K in which a tied block enters as a whole
+    "svd": lambda K: anp.sum(linalg.svd(K)[1] ** 2),
+    "dual.solve": lambda K: anp.sum(dual.solve(K).sigma ** 3),
+    "dual.solve_shifted": lambda K: anp.sum(dual.solve_shifted(K).H_e[:, 0] ** 4),
+    "primal.solve": lambda K: anp.sum(primal.solve(K, np.eye(K.shape[1])).sigma ** 2),
+    "eigh": lambda K: anp.sum(linalg.eigh(K + K.T)[0] ** 4),
+    "left": lambda K: anp.sum(C[:3, :3] * (dual.solve(K).H_e @ dual.solve(K).H_e.T) ** 2),
+}
+
+
+@pytest.mark.parametrize("loss", SECOND)
+def test_second_derivatives_away_from_ties(rng, loss):
+    """The derivative of the derivative against differences of it, along three directions."""
+    K, slope = rng.standard_normal((3, 3)), grad(SECOND[loss])
+    for D in rng.standard_normal((3, 3, 3)):
+        got = grad(lambda K: anp.sum(slope(K) * D))(K)
+        want = (slope(K + 1e-5 * D) - slope(K - 1e-5 * D)) / 2e-5
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * max(1.0, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("loss", sorted(set(SECOND) - {"left"}))
+@pytest.mark.parametrize("K", [np.eye(3), np.diag([2.0, 2.0, 1.0]), np.diag([1.0, 1 + 1e-15, 3])],
+                         ids=["identity", "a tie", "a tie up to rounding"])
+def test_second_derivatives_at_ties_are_refused(K, loss):
+    """At I the rules would give the Hessian of sum sigma^2 a block 1, -1 in place of 2 I."""
+    slope = grad(SECOND[loss])
+    assert np.all(np.isfinite(slope(K)))                    # once is right
+    with pytest.raises(ValueError, match="a second derivative .* repeat or vanish"):
+        grad(lambda K: anp.sum(slope(K)[0, 0]))(K)
+
+
+def test_second_derivatives_where_a_sigma_vanishes_are_refused():
+    K = np.outer([1.0, 2.0, 2.0], [3.0, 4.0])
+    for loss in ("svd", "primal.solve"):
+        with pytest.raises(ValueError, match="repeat or vanish"):
+            grad(lambda K: anp.sum(grad(SECOND[loss])(K)))(K)
 
 
 def test_zero_matrix_has_no_derivative_but_a_finite_one():

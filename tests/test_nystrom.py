@@ -1,9 +1,11 @@
 """Asymmetric Nystroem: continued from landmarks, exact at their rank, harmless if they repeat."""
 import tracemalloc
+import warnings
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
+import scipy.linalg
 from autograd import grad
 from conftest import assert_gradient, with_spectrum
 
@@ -81,8 +83,73 @@ def test_cut_off():
     for small, kept in ((3.9 * eps, 1), (4.1 * eps, 2)):
         corner = np.zeros((4, 3))
         corner[0, 0], corner[1, 1] = 1.0, small
-        sigma = nystrom.solve(np.ones((5, 3)), corner, np.ones((4, 6)), N=5, M=6).sigma
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if kept == 2 else "error")       # 1e-15 is divided by
+            sigma = nystrom.solve(np.ones((5, 3)), corner, np.ones((4, 6)), N=5, M=6).sigma
         assert sigma.shape == (kept,)
+
+
+# --- what is far off, and what helps
+
+DATA = np.random.default_rng(1).standard_normal((2, 400, 3))
+ORDINARY = {"rbf": kernels.rbf(*DATA, gamma=0.5), "exponential": kernels.exponential(*DATA),
+            "softmax": kernels.softmax(*DATA)}
+
+
+def error(K, rows, columns, rank=None):
+    """Relative error of the approximation, and whether it warned."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = nystrom.approximate(*parts(K, rows, columns), rank)
+    return (np.linalg.norm(K - found) / np.linalg.norm(K),
+            any("may be far off" in str(w.message) for w in caught))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_square_corners_can_be_far_off_and_say_so(name):
+    """As many rows as columns, drawn apart: errors above 1, and never without a warning.
+
+    A rank is an answer: it divides by no small sigma, and nothing is said.
+    """
+    K, worst = ORDINARY[name], 0.0
+    for n in (20, 60):
+        for seed in range(9):
+            draws = np.random.default_rng(seed)
+            rows, columns = (draws.choice(400, n, replace=False) for _ in range(2))
+            off, warned = error(K, rows, columns)
+            assert warned or off <= 1.0
+            worst = max(worst, off)
+            assert not error(K, rows, columns, rank=5)[1]
+    assert worst > 1.0
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_landmarks_at_pivots(name):
+    """The recommendation, in each of nine draws: ten times the best error of that rank at most."""
+    K = ORDINARY[name]
+    sigma = np.linalg.svd(K, compute_uv=False)
+    for m, limit in ((20, 1.0), (60, 0.1), (150, 0.01)):
+        best = np.linalg.norm(sigma[m:]) / np.linalg.norm(sigma)
+        for seed in range(9):
+            columns = np.random.default_rng(seed).choice(400, m, replace=False)
+            rows = nystrom.pivots(K[:, columns], 2 * m)
+            columns = nystrom.pivots(K[rows, :].T, m)
+            assert error(K, rows, columns)[0] <= min(limit, 10.0 * best)
+
+
+def test_pivots_are_those_of_an_elimination(lib, rng):
+    """Against the rows that SciPy's LU brings to the top; then it starts with what is left."""
+    A = rng.standard_normal((9, 4))
+    P = scipy.linalg.lu(A)[0]
+    first = [int(i) for i in np.argmax(P, axis=0)[:4]]
+    found = nystrom.pivots(lib.array(A), 7)
+    assert found[:4] == first and len(set(found)) == 7
+    left = A.copy()
+    left[first] = 0.0
+    assert found[4] == np.argmax(np.abs(left[:, 0]))
+    assert nystrom.pivots(lib.array(np.zeros((3, 2))), 3) == [0, 1, 2]     # nothing to choose by
+    with pytest.raises(ValueError, match="n must be an integer from 1 to 9, got 10"):
+        nystrom.pivots(lib.array(A), 10)
 
 
 def test_symmetric_case_is_williams_and_seeger(rng):

@@ -6,11 +6,12 @@ import pytest
 
 from ksvd_ref.attention.positions import (absolute, offset_table, rel_shift, relative, sinusoids,
                                           turned)
-from ksvd_ref.attention.smoother import attention, causal, memory, weights, window
+from ksvd_ref.attention.filters import causal, memory, window
+from ksvd_ref.attention.smoother import attention, weights
 
 from test_smoother import check_gradient, close
 
-SIZES = pytest.mark.parametrize("N, M", [(5, 5), (3, 8), (7, 2), (1, 4), (4, 1), (1, 1)])
+SIZES = [(5, 5), (3, 8), (7, 2), (1, 4), (4, 1), (1, 1)]
 
 
 def draw(seed, *shapes):
@@ -51,14 +52,14 @@ def test_sinusoids(lib):
     np.testing.assert_array_equal(t, sinusoids(3, 2))
 
 
-@SIZES
-def test_offset_table(lib, N, M):
+def test_offset_table(lib):
     """S.17. Row by row, clipped at both ends."""
-    for L in (0, 1, 3, 9):
-        table, = draw(0, (2 * L + 1, 3))
-        R = offset_table(lib.array(table), N, M)
-        want = [table[L + min(max(r, -L), L)] for r in range(M - 1, -N, -1)]
-        np.testing.assert_array_equal(lib.host(R), lib.host(lib.array(want)))
+    for N, M in SIZES:
+        for L in (0, 1, 3, 9):
+            table, = draw(0, (2 * L + 1, 3))
+            R = offset_table(lib.array(table), N, M)
+            want = [table[L + min(max(r, -L), L)] for r in range(M - 1, -N, -1)]
+            np.testing.assert_array_equal(lib.host(R), lib.host(lib.array(want)))
     for wrong in (np.ones((4, 2)), np.ones(3)):
         with pytest.raises(ValueError, match="table must have"):
             offset_table(wrong, N, M)
@@ -69,15 +70,15 @@ def test_offset_table(lib, N, M):
 
 # --- the shift -----------------------
 
-@SIZES
-def test_rel_shift(lib, N, M):
-    raw, = draw(1, (2, 3, N, N + M - 1))
-    got, raw = (lib.host(X) for X in (rel_shift(lib.array(raw)), lib.array(raw)))
-    for i in range(N):
-        for j in range(M):
-            np.testing.assert_array_equal(got[..., i, j], raw[..., i, M - 1 - offsets(N, M)[i, j]])
+def test_rel_shift(lib):
+    for N, M in SIZES:
+        raw, = draw(1, (2, 3, N, N + M - 1))
+        got, raw = (lib.host(X) for X in (rel_shift(lib.array(raw)), lib.array(raw)))
+        for i, j in np.ndindex(N, M):
+            column = M - 1 - offsets(N, M)[i, j]
+            np.testing.assert_array_equal(got[..., i, j], raw[..., i, column])
     for wrong in (np.ones((3, 2)), np.ones(3), 1.0):
-        with pytest.raises(ValueError, match="offsets expected"):
+        with pytest.raises(ValueError, match="raw must have one column for each"):
             rel_shift(wrong)
 
 
@@ -100,36 +101,40 @@ def test_published_shift_is_right_behind_its_mask_only(N, L):
 
 # --- Transformer-XL -----------------------
 
-@SIZES
-def test_product_kernel_of_transformer_xl(lib, N, M):
+def test_product_kernel_of_transformer_xl(lib):
     """S.14, S.15. Against loops over queries and keys.
 
     D20. S.14 keeps two of the four terms of S.16 and is one exponential kernel on a concatenation.
     """
-    d, d_t = 4, 6
-    q, k, W_R = draw(3, (2, N, d), (M, d), (d_t, d))
-    R = sinusoids(N + M - 1, d_t, first=1 - N)[::-1] @ W_R
-    want = np.zeros((2, N, M))
-    for i in range(N):
-        for j in range(M):
-            want[:, i, j] = q[:, i] @ (sinusoid(offsets(N, M)[i, j], d_t) @ W_R) / math.sqrt(d)
-    b = relative(lib.array(q), lib.array(R))
-    close(b, want, lib, factor=300)     # sinusoids of up to 8 radians, sums of 24 terms
-    # D20: one exponential kernel on [q, psi] and [k, t], at the scale of one half
-    c = q @ W_R.T
-    psi = lib.host(turned(lib.array(c), first=M - N))
-    t = sinusoids(M, d_t)
-    one = weights(np.concatenate([q, psi], axis=2), np.concatenate([k, t], axis=1),
-                  scale=d ** 0.5)
-    A = weights(lib.array(q), lib.array(k), log_factor=b)
-    close(A, one, lib, factor=300)
+    for N, M in SIZES:
+        d, d_t = 4, 6
+        q, k, W_R = draw(3, (2, N, d), (M, d), (d_t, d))
+        R = sinusoids(N + M - 1, d_t, first=1 - N)[::-1] @ W_R
+        want = np.zeros((2, N, M))
+        for i in range(N):
+            for j in range(M):
+                want[:, i, j] = q[:, i] @ (sinusoid(offsets(N, M)[i, j], d_t) @ W_R) / math.sqrt(d)
+        b = relative(lib.array(q), lib.array(R))
+        close(b, want, lib, factor=300)     # sinusoids of up to 8 radians, sums of 24 terms
+        # D20: one exponential kernel on [q, psi] and [k, t], at the scale of one half
+        c = q @ W_R.T
+        psi = lib.host(turned(lib.array(c), first=M - N))
+        t = sinusoids(M, d_t)
+        one = weights(np.concatenate([q, psi], axis=2), np.concatenate([k, t], axis=1),
+                      scale=d ** 0.5)
+        A = weights(lib.array(q), lib.array(k), log_factor=b)
+        close(A, one, lib, factor=300)
 
 
 def test_relative_kernel_is_not_symmetric():
-    """D21. The position factor of S.14 is not symmetric."""
+    """D21. The position factor of S.14 need not be symmetric: it is if all queries have the same
+    coefficients, of cosines alone.
+    """
     t = np.array([[math.sin(a), math.cos(a)] for a in (math.pi / 2, 0, -math.pi / 2)])
     log_kappa = relative(np.array([[1.0, 0.0], [1.0, 0.0]]), t, scale=1.0)
     np.testing.assert_allclose(log_kappa, [[0, -1], [1, 0]], atol=1e-15)
+    log_kappa = relative(np.array([[0.0, 1.0], [0.0, 1.0]]), t, scale=1.0)
+    np.testing.assert_allclose(log_kappa, log_kappa.T, atol=1e-15)
 
 
 def test_four_terms_of_transformer_xl():
@@ -154,7 +159,7 @@ def test_four_terms_of_transformer_xl():
 
 
 def test_shifts_are_equivariant_with_offsets_and_a_window():
-    """D30. A table of offsets with a window is equivariant to shifts."""
+    """D30. A table of offsets with a window is equivariant to shifts, away from the start."""
     x, table, t = draw(5, (12, 4), (7, 4), (12, 4))
 
     def layer(x, t=0.0):
@@ -164,26 +169,28 @@ def test_shifts_are_equivariant_with_offsets_and_a_window():
     moved = np.roll(x, 2, axis=0)
     np.testing.assert_allclose(layer(moved)[5:], np.roll(layer(x), 2, axis=0)[5:], atol=1e-14)
     assert abs(layer(moved, t)[5:] - np.roll(layer(x, t), 2, axis=0)[5:]).max() > 0.1
+    assert abs(layer(moved)[2:4] - np.roll(layer(x), 2, axis=0)[2:4]).max() > 0.1   # the start
 
 
 # --- look-up tables -----------------------
 
-@SIZES
-def test_look_up_table(lib, N, M):
+def test_look_up_table(lib):
     """S.17. Against loops over queries and keys.
 
     D24. The key side of Shaw's table is a factor of the kernel.
     """
-    L = 2
-    q, k, table = draw(6, (2, N, 4), (2, M, 4), (2 * L + 1, 4))
-    logits = np.zeros((2, N, M))
-    for i in range(N):
-        for j in range(M):
-            a = table[L + min(max(offsets(N, M)[i, j], -L), L)]
-            logits[:, i, j] = (np.sum(q[:, i] * k[:, j], axis=1) + q[:, i] @ a) / 2.0
-    G = np.exp(logits)
-    b = relative(lib.array(q), offset_table(lib.array(table), N, M))
-    close(weights(lib.array(q), lib.array(k), log_factor=b), G / G.sum(axis=-1, keepdims=True), lib)
+    for N, M in SIZES:
+        L = 2
+        q, k, table = draw(6, (2, N, 4), (2, M, 4), (2 * L + 1, 4))
+        logits = np.zeros((2, N, M))
+        for i in range(N):
+            for j in range(M):
+                a = table[L + min(max(offsets(N, M)[i, j], -L), L)]
+                logits[:, i, j] = (np.sum(q[:, i] * k[:, j], axis=1) + q[:, i] @ a) / 2.0
+        G = np.exp(logits)
+        b = relative(lib.array(q), offset_table(lib.array(table), N, M))
+        A = weights(lib.array(q), lib.array(k), log_factor=b)
+        close(A, G / G.sum(axis=-1, keepdims=True), lib)
 
 
 # --- absolute positions -----------------------
@@ -231,7 +238,7 @@ def test_symmetric_product_is_absolute():
 def test_symmetric_kernel_has_no_previous_token_head():
     """D18. A positive semi-definite kernel that prefers the previous position by a margin m in
     every row needs κ(0, 0) ≥ e^{2mn} κ(n, n): none of offsets alone does, while the diagonal is
-    visible.
+    visible. It binds the whole kernel, not a symmetric factor beside an asymmetric one.
     """
     rng = np.random.default_rng(7)
     t = sinusoids(24, 16)
@@ -246,6 +253,8 @@ def test_symmetric_kernel_has_no_previous_token_head():
     S = absolute(turned(np.tile([0.0, 1.0], (24, 8)), first=-1), t)        # cos w_p (i - 1 - j)
     inner = S[1:, :]
     assert (inner.argmax(axis=1) == np.arange(23)).all()
+    beside = 50.0 * S + absolute(T, T)              # a symmetric factor beside one of two maps
+    assert (np.diag(beside, -1) > np.diag(beside)[1:]).all()
 
 
 def test_additive_positions_are_a_product_of_four():
@@ -262,27 +271,29 @@ def test_additive_positions_are_a_product_of_four():
     assert 3 * 7 == 3 + 4 + 6 + 8                   # f, t, f', t' = 1, 2, 3, 4
 
 
-@SIZES
-def test_absolute(lib, N, M):
+def test_absolute(lib):
     """S.18. One pair of positions at a time."""
-    t_q, t_k = draw(9, (2, N, 3), (M, 3))
-    for scale in (None, 0.5):
-        want = np.array([[[a @ b for b in t_k] for a in batch] for batch in t_q])
-        got = absolute(lib.array(t_q), lib.array(t_k), scale=scale)
-        close(got, want / (scale or 3 ** 0.5), lib)
-    with pytest.raises(ValueError, match="same number of columns"):
+    for N, M in SIZES:
+        t_q, t_k = draw(9, (2, N, 3), (M, 3))
+        for scale in (None, 0.5):
+            want = np.array([[[a @ b for b in t_k] for a in batch] for batch in t_q])
+            got = absolute(lib.array(t_q), lib.array(t_k), scale=scale)
+            close(got, want / (scale or 3 ** 0.5), lib)
+    with pytest.raises(ValueError, match="t_q and t_k need the same number of columns"):
         absolute(np.ones((2, 3)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="scale must be"):
         absolute(np.ones((2, 3)), np.ones((2, 3)), scale=0.0)
-    with pytest.raises(ValueError, match="leading axes of t_q and t_k"):
+    with pytest.raises(ValueError, match="t_q and t_k need .* leading axes"):
         absolute(np.ones((2, 1, 3)), np.ones((3, 1, 3)))
 
 
 def test_relative_and_turned_refuse():
-    for R in (np.ones((2, 4)), np.ones((5, 3)), np.ones(4)):
-        with pytest.raises(ValueError, match=r"R must have N \+ M - 1 rows.* \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"R must have N \+ M - 1 rows, .* N = 3 or more, got 2"):
+        relative(np.ones((3, 4)), np.ones((2, 4)))
+    for R in (np.ones((5, 3)), np.ones(4)):
+        with pytest.raises(ValueError, match=r"Q and R need the same number of columns.* \(3, 4\)"):
             relative(np.ones((3, 4)), R)
-    with pytest.raises(ValueError, match="leading axes"):
+    with pytest.raises(ValueError, match="Q and R need .* leading axes"):
         relative(np.ones((2, 3, 4)), np.ones((3, 5, 4)))
     with pytest.raises(ValueError, match="C must have 2 axes"):
         turned(np.ones(4))

@@ -169,6 +169,26 @@ def test_more_features_than_points(rng):
     np.testing.assert_allclose(Phi @ W_e / sigma @ (Psi @ W_r).T, K, rtol=0, atol=1e-12 * sigma[0])
 
 
+def test_stationarity_is_the_largest_over_columns(lib, rng):
+    """K.17. A wrong column beside a right one a thousand times as long: 0.001 as one norm."""
+    Phi, Psi = features(6, 5, 3)
+    W_e, sigma, W_r = primal.solve(Phi, Psi)
+    wrong = W_e * [1.0, 1.0, -1.0], W_r, 1.0 / sigma, Phi, Psi
+    long = wrong[0] * [1e3, 1.0, 1.0], W_r * [1e3, 1.0, 1.0], 1.0 / sigma, Phi, Psi
+    for point in (wrong, long):
+        np.testing.assert_allclose(lib.host(primal.stationarity(*map(lib.array, point))), 1.0,
+                                   rtol=1e3 * lib.tol)
+    right = W_e, W_r, 1.0 / sigma, Phi, Psi
+    assert lib.host(primal.stationarity(*map(lib.array, right))) < 1e2 * lib.tol
+
+
+def test_to_dual_has_the_rank_rule_of_solve():
+    """sigma = 1e-17 |Phi| |Psi| both times: rank 0 by the features, though sigma_2 = sigma_1."""
+    Phi, Psi = np.diag([1.0, 1e-17]), np.diag([1e-17, 1.0])
+    with pytest.raises(ValueError, match="numerical rank 0 expected at most, got 2 components"):
+        primal.to_dual(primal.solve(Phi, Psi, rank=2), Phi, Psi)
+
+
 def test_stationarity_takes_lists():
     assert primal.stationarity([[1.0]], [[2.0]], [0.5], [[2.0]], [[1.0]]) == 0.0   # K = 2
 
@@ -194,7 +214,7 @@ def test_the_gram_matrix_alone_is_wrong_there(condition, at_least):
 def test_the_gate(monkeypatch, condition, dtype, route):
     """QR is called above |Phi| |Psi| / sigma_s = 100 and not below: it costs 3 to 12 times."""
     calls, qr = [], np.linalg.qr
-    monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
+    monkeypatch.setattr(np.linalg, "qr", lambda A, **how: calls.append(A.shape) or qr(A, **how))
     Phi, Psi = np.diag([1.0, 1.0 / condition]).astype(dtype), np.eye(2, dtype=dtype)
     primal.solve(Phi, Psi)                      # |Phi| = |Psi| = 1
     assert bool(calls) == (route == "qr")
@@ -204,7 +224,7 @@ def test_the_gate_looks_at_the_components_asked_for(monkeypatch):
     """sigma_1 alone is safe through the Gram matrix though sigma_4 is not."""
     Phi, Psi = np.diag([1.0, 1e-1, 2e-2, 1e-9]), np.eye(4)
     calls, qr = [], np.linalg.qr
-    monkeypatch.setattr(np.linalg, "qr", lambda A: calls.append(A.shape) or qr(A))
+    monkeypatch.setattr(np.linalg, "qr", lambda A, **how: calls.append(A.shape) or qr(A, **how))
     primal.solve(Phi, Psi, rank=3)
     assert not calls
     primal.solve(Phi, Psi, rank=4)
@@ -338,6 +358,113 @@ def test_to_dual_needs_sigma_above_zero(case, rank):
     solution = primal.solve(Phi, Psi, rank=sizes(case)[3])
     with pytest.raises(ValueError, match=f"sigma > 0: numerical rank {rank} expected"):
         primal.to_dual(solution, Phi, Psi)
+
+
+# --- the loss whose minimum is the KSVD
+
+def leading_factors(W_e, sigma, W_r, T):
+    """A and B of the components given, mixed by T."""
+    return W_e / sigma ** 0.5 @ T, W_r / sigma ** 0.5 @ np.linalg.inv(T).T
+
+
+@pytest.mark.parametrize("case", ["p<N<M", "N<p<M", "M<N<p", "one-row", "rank-2", "repeated"])
+def test_approximation_loss(lib, rng, case):
+    """K.41. Against ½ ‖K − ΦA(ΨB)ᵀ‖² − ½ ‖K‖² with K in hand; the share is that over ½ ‖K‖²."""
+    Phi, Psi = CASES[case]
+    A, B = rng.standard_normal((2, Phi.shape[1], 2))
+    K = Phi @ Psi.T
+    want = (np.sum((K - Phi @ A @ (Psi @ B).T) ** 2) - np.sum(K ** 2)) / 2
+    four = tuple(map(lib.array, (A, B, Phi, Psi)))
+    atol = 10 * lib.tol * np.sum((Phi @ A) ** 2) * np.sum((Psi @ B) ** 2)
+    got, share = (float(lib.host(f(*four))) for f in (primal.approximation_loss,
+                                                      primal.missed_share))
+    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+    np.testing.assert_allclose(share, 1 + 2 * want / np.sum(K ** 2), rtol=0,
+                               atol=2 * atol / np.sum(K ** 2))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_approximation_gradient(lib, rng, side):
+    """K.41. Against central differences of the loss, and autograd's."""
+    Phi, Psi = CASES["p<N<M"]
+    A, B = rng.standard_normal((2, 3, 2))
+    f = (lambda A: primal.approximation_loss(A, B, Phi, Psi)) if side == 0 else \
+        (lambda B: primal.approximation_loss(A, B, Phi, Psi))
+    assert_gradient(f, (A, B)[side])
+    got = primal.approximation_gradient(*map(lib.array, (A, B, Phi, Psi)))[side]
+    want = grad(f)((A, B)[side])
+    np.testing.assert_allclose(lib.host(got), want, rtol=0, atol=lib.tol * np.abs(want).max())
+
+
+@pytest.mark.parametrize("s", [1, 2, 3])
+def test_the_minimum_is_the_leading_components(rng, s):
+    """K.42. The minimum of L is −½ Σ_{l≤s} σ_l², at the s leading components in any mixture T.
+
+    Source: derived; Baldi and Hornik 1989.
+    """
+    Phi, Psi = features(9, 7, 5, [5.0, 4.0, 3.0, 2.0, 1.0])
+    solution = primal.solve(Phi, Psi, s)
+    least = -np.sum(solution.sigma ** 2) / 2
+    for _ in range(5):
+        A, B = leading_factors(*solution, rng.standard_normal((s, s)))
+        np.testing.assert_allclose(primal.approximation_loss(A, B, Phi, Psi), least, rtol=1e-9)
+        for slope in primal.approximation_gradient(A, B, Phi, Psi):
+            np.testing.assert_allclose(slope, 0.0, atol=1e-8 * np.abs(A).max() ** 3)
+        others = rng.standard_normal((2, 5, s)) * rng.uniform(0.1, 2.0)
+        assert primal.approximation_loss(*others, Phi, Psi) > least + 1e-9
+
+
+def test_other_components_are_strict_saddles():
+    """K.42. Stationary at sigma_2 and sigma_3 too, and a way down leads to sigma_1 from there."""
+    Phi, Psi = features(9, 7, 5, [5.0, 4.0, 3.0, 2.0, 1.0])
+    W_e, sigma, W_r = primal.solve(Phi, Psi)
+    A, B = (W[:, 1:3] / sigma[1:3] ** 0.5 for W in (W_e, W_r))
+    for slope in primal.approximation_gradient(A, B, Phi, Psi):
+        np.testing.assert_allclose(slope, 0.0, atol=1e-11)
+    A, B = (X + 1e-3 * W[:, :1] for X, W in ((A, W_e), (B, W_r)))          # mix sigma_1 in
+    for _ in range(4000):
+        slopes = primal.approximation_gradient(A, B, Phi, Psi)
+        A, B = A - 1e-2 * slopes[0], B - 1e-2 * slopes[1]
+    np.testing.assert_allclose(primal.approximation_loss(A, B, Phi, Psi), -(25 + 16) / 2,
+                               rtol=1e-6)
+
+
+def test_from_factors(lib, rng):
+    """K.43. From spans to vectors: those of primal.solve at any minimiser."""
+    Phi, Psi = features(9, 7, 5, [5.0, 4.0, 3.0, 2.0, 1.0])
+    want = primal.solve(Phi, Psi, 3)
+    factors = leading_factors(*want, np.eye(3) + 0.3 * rng.standard_normal((3, 3)))
+    for got, one in zip(primal.from_factors(*map(lib.array, (*factors, Phi, Psi))), want):
+        np.testing.assert_allclose(lib.host(got), one, rtol=0, atol=1e2 * lib.tol)
+
+
+def test_alternating_polar_factors_raise_the_trace(rng):
+    """K.44. A ← polar(KB), B ← polar(KᵀA) raises tr(AᵀKB) at every step, to the s largest σ.
+
+    Source: derived.
+    """
+    K = with_spectrum(rng, 9, 7, [5.0, 4.0, 3.0, 2.0, 1.0])
+    polar = lambda S: (lambda U, _, Vt: U @ Vt)(*np.linalg.svd(S, full_matrices=False))
+    for _ in range(5):
+        B, trace = polar(rng.standard_normal((7, 3))), [-np.inf]
+        for _ in range(300):
+            A = polar(K @ B)
+            B = polar(K.T @ A)
+            trace.append(np.sum(A * (K @ B)))
+        assert np.all(np.diff(trace) > -1e-12)
+        np.testing.assert_allclose(trace[-1], 12.0, rtol=1e-9)
+
+
+def test_one_weight_for_several_sequences(rng):
+    """K.48. The mean of J over n sequences is stationary at the KSVD of all stacked, Λ = nΣ⁻¹.
+
+    Source: derived.
+    """
+    pairs = [features(6, 5, 3) for _ in range(4)]
+    W_e, sigma, W_r = primal.solve(*map(np.concatenate, zip(*pairs)))
+    slopes = [primal.gradient(W_e, W_r, 4 / sigma, *pair) for pair in pairs]
+    np.testing.assert_allclose(np.mean(slopes, axis=0), 0.0, atol=1e-12 * np.abs(W_e).max())
+    assert np.abs(slopes[0]).max() > 0.1
 
 
 def test_scores(lib, rng):

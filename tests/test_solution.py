@@ -73,7 +73,7 @@ def test_shifted_gives_the_same_without_the_matrix(rng):
 def test_size(pair):
     """By hand, with columns of norms 5 and 13: the largest term counts, and NaN is not hidden."""
     s = solution(*pair)
-    s = s._replace(spectrum=np.array([0.5, 0.1]))               # sigma_1 = 1/2
+    s = s._replace(sigma_1=0.5)
     A = np.array([[3.0, 5.0], [4.0, 12.0]])
     norm = 194 ** 0.5
     for terms, size in (
@@ -81,7 +81,8 @@ def test_size(pair):
             ([Weighted(1, A)], norm), ([Weighted(1, A, 2 * A, 0)], 2 * norm),
             ([Weighted(np.array([1.0, 0.5]), A)], 6.5), ([Weighted(np.array([2.0, 0.5]), A)], 10.0),
             ([Lengths(A, np.array([10.0]))], 2 * (norm - 10)), ([Lengths(0 * A, A)], 2 * norm),
-            ([Weighted(1, 0 * A), A], 2 * norm)):
+            ([Weighted(1, 0 * A), A], 2 * norm),
+            ([Weighted(np.array([0.0, -1.0]), A)], 13.0)):          # a negative sigma hides nothing
         assert s.size(terms) == pytest.approx(size, rel=1e-14)
     for term in (np.nan * A, Weighted(1, np.nan * A), Weighted(np.ones(2), np.nan * A),
                  Lengths(A, np.nan * A)):
@@ -98,5 +99,6 @@ def test_features_of_any_size_are_one_problem(pair):
 
 
 def test_another_matrix_than_that_of_the_features_is_refused(pair):
-    with pytest.raises(ValueError, match=r"given must have shape \(N, M\) with M = 7, as Psi of shape"):
+    message = r"given must have shape \(N, M\) with M = 7, as Psi of shape"
+    with pytest.raises(ValueError, match=message):
         solution(*pair, given=np.ones((9, 6)))

@@ -159,8 +159,10 @@ assert np.sum(np.abs(np.linalg.eigvals(brain).imag) > 1e-3) > 100   # complex, f
 # ## 6. What the second role is worth
 # Guess the type of a neuron, Kenyon, projection, output or input, from six numbers, by a vote of
 # its 5 nearest neighbours. The six are singular vectors times $\sqrt\sigma$, so that both sides
-# share $\Sigma$ evenly: six as a sender, six as a receiver, or three of each. Their rival is the
-# symmetrised matrix: six eigenvectors of largest $|\lambda|$, times $\sqrt{|\lambda|}$.
+# share $\Sigma$ evenly: six as a sender, six as a receiver, or three of each. Two rivals have one
+# vector for both roles: the symmetrised matrix, six eigenvectors of largest $|\lambda|$, times
+# $\sqrt{|\lambda|}$; and $KK^\top + K^\top K$, which counts common receivers and common senders,
+# whose $\lambda$ have the size of $\sigma^2$, so here it is times $\lambda^{1/4}$.
 # %%
 def accuracy(X, label):
     distance = np.round(linalg.squared_distances(X, X), 12)    # equal on paper, equal here
@@ -173,13 +175,17 @@ def accuracy(X, label):
 def embeddings(K):
     H_e, sigma, H_r = dual.solve(K, rank=6)
     E, R = H_e * sigma ** 0.5, H_r * sigma ** 0.5
-    value, Q = np.linalg.eigh((K + K.T) / 2)
-    top = np.argsort(-np.abs(value))[:6]
+    one = []
+    for S, power in (((K + K.T) / 2, 0.5), (K @ K.T + K.T @ K, 0.25)):
+        value, Q = np.linalg.eigh(S)
+        top = np.argsort(-np.abs(value))[:6]
+        one.append(Q[:, top] * np.abs(value[top]) ** power)
     return {"sending": E, "receiving": R, "both": np.hstack([E[:, :3], R[:, :3]]),
-            "symmetrised": Q[:, top] * np.abs(value[top]) ** 0.5}
+            "symmetrised": one[0], "in common": one[1]}
 
 
-for side, known in (("right", [.887, .915, .962, .869]), ("left", [.789, .895, .976, .833])):
+for side, known in (("right", [.887, .915, .962, .869, .948]),
+                    ("left", [.789, .895, .976, .833, .938])):
     counts, cell = datasets.mushroom_body(side)
     parts = embeddings(np.log1p(counts))
     found = {name: accuracy(X, cell) for name, X in parts.items()}
@@ -188,15 +194,21 @@ for side, known in (("right", [.887, .915, .962, .869]), ("left", [.789, .895, .
 # %% [markdown]
 # Both roles together tell 96 % and 98 % of the cells in the two hemispheres, the symmetrised matrix
 # with as many numbers 87 % and 83 %. Six numbers of one side do not help: the sides know different
-# things. Two components show which, in the left hemisphere.
+# things. **But the symmetrised matrix is the weakest symmetric rival.** The other one, `in common`,
+# is told both roles before they are added up, and has 95 % and 94 %, only 3 and 8 neurons fewer of
+# 213 and 209: most of the gap is the choice of the symmetric matrix, not symmetry. And the data
+# set was chosen, as one on which two roles gain. On other graphs that we tried (political blogs, a
+# food web, Wikipedia) there was no gain, or a loss.
+#
+# Two components show which things the sides know, in the left hemisphere.
 # %%
 P, ends = cell == "P", np.isin(cell, ["I", "O"])                # no synapse ends at a P
 assert np.all(counts[:, P] == 0) and np.abs(parts["receiving"][P, :]).max() < 1e-12
 assert np.std(parts["sending"][P, 1:3], axis=0).min() > 0.1
 sides = "sending", "receiving", "symmetrised"
-apart = [accuracy(parts[name][ends, 1:3], cell[ends]) for name in sides]
-print("input or output, from two components: {:.0%}, {:.0%}, {:.0%}".format(*apart))
-assert apart[0] > 0.9 and max(apart[1:]) < 0.65                 # always "output": 58 %
+apart = [accuracy(parts[name][ends, 1:3], cell[ends]) for name in (*sides, "in common")]
+print("input or output, from two components: {:.0%}, {:.0%}, {:.0%}, {:.0%}".format(*apart))
+assert min(apart[0], apart[3]) > 0.8 and max(apart[1:3]) < 0.65         # always "output": 58 %
 # %% Three maps of neurons by cell type: input and output cells part in the sending map only
 figure, axes = plt.subplots(1, 3, figsize=(7, 3))
 for kind, colour, mark in (("Kenyon", "#0072B2", "o"), ("Projection", "#E69F00", "^"),
@@ -212,7 +224,8 @@ plt.show()
 
 # %% [markdown]
 # *See:* as receivers all projection neurons are one point, as senders they spread out; input and
-# output neurons part as senders only, and symmetrising mixes them again.
+# output neurons part as senders and not as receivers, and $(K + K^\top)/2$ mixes them again. (The
+# rival $KK^\top + K^\top K$, not drawn, parts 84 %.)
 #
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("1.1", left_partners)` says whether

@@ -72,7 +72,8 @@ assert np.abs(mirrored - K).max() == 6.0            # 9 instead of 3 for the way
 #   kernel PCA, uncentred (D35);
 # - symmetric, indefinite: $\sigma = |\text{eigenvalue}|$, and $h_e = -h_r$ where it is negative
 #   (unless an eigenvalue and its negative both occur: those mix);
-# - asymmetric: two different vectors per component.
+# - asymmetric: two different vectors in at least one component, not in each: if rows *and*
+#   columns of $K \ge 0$ sum to 1, both vectors of the first are constant (V20, section 4).
 # %%
 def cosines(K):
     H_e, sigma, H_r = dual.solve(K)
@@ -93,11 +94,14 @@ value = np.linalg.eigvalsh(moves + moves.T)
 np.testing.assert_allclose(sigma, np.sort(np.abs(value))[::-1], rtol=1e-11)
 assert np.abs(np.abs(inner) - 1).max() < 1e-10 and np.sum(inner < 0) == np.sum(value < 0) > 0
 assert np.abs(cosines(moves)[1]).min() < 0.5
+inner = cosines(np.array([[2, 1, 0], [0, 2, 1], [1, 0, 2]]) / 3.0)[1]       # asymmetric, V20
+assert abs(inner[0] - 1) < 1e-14 and inner[1:].max() < 0.9
 print("h_e . h_r, symmetrised migration:", np.round(inner).astype(int))
 print("h_e . h_r, migration as it is:   ", np.round(cosines(moves)[1], 2))
 # %% [markdown]
 # ## 3. The rank is the dimension of the features
-# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features. In $d$ dimensions (D31):
+# $K = \Phi\Psi^\top$ has at most as many nonzero $\sigma$ as features, fewer if the points lie in a
+# special way. In $d$ dimensions (D31):
 #
 # | kernel | formula $\kappa(x, z)$ | features |
 # |---|---|---|
@@ -142,7 +146,8 @@ plt.show()
 # ## 4. What row normalisation does
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum
 # $g_i = \sum_j G_{ij}$ (K.3). As a kernel, $G_{ij}/g_i = \langle \phi(x_i)/g_i, \psi(z_j)\rangle$:
-# the row map is scaled, the column map is not, and singular values *and* vectors change (V19).
+# the row map is scaled, the column map is not, and singular values *and* vectors change (V19),
+# unless all sums are equal: then the vectors stay.
 # Sharing the sums, $G_{ij}/\sqrt{g_i g_j}$, is another kernel again. By hand: from
 # $G = \begin{bmatrix} 3 & 1 \\ 1 & 1\end{bmatrix}$ and $g = (4, 2)$ come
 # $\begin{bmatrix} 3/4 & 1/4 \\ 1/2 & 1/2\end{bmatrix}$, asymmetric though $G$ is not, and
@@ -168,6 +173,8 @@ np.testing.assert_allclose(by_rows(G), [[0.75, 0.25], [0.5, 0.5]], rtol=1e-14)
 np.testing.assert_allclose(shared(G), [[0.75, 8 ** -0.5], [8 ** -0.5, 0.5]], rtol=1e-14)
 np.testing.assert_allclose(np.array([2, 1]) / 3 @ by_rows(G), np.array([2, 1]) / 3)     # D14
 np.testing.assert_allclose(np.sort(np.linalg.eigvals(by_rows(G))), np.linalg.eigvalsh(shared(G)))
+even = np.array([[2.0, 1.0], [0.0, 3.0]])           # equal sums: V19 leaves the vectors
+assert np.abs(np.abs(dual.solve(by_rows(even)).H_e) - np.abs(dual.solve(even).H_e)).max() < 1e-14
 for K, level in (([[1, 0], [1, 0]], 2 ** 0.5), ([[0.9, 0.1], [0.1, 0.9]], 1.0)):   # by columns too
     assert abs(dual.solve(K).sigma[0] - level) < 1e-14
 G = kernels.exponential(Q_head, K_head)

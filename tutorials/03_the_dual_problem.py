@@ -230,11 +230,25 @@ ax.set(xlabel="components kept, s", ylabel=r"$\|K - H_e\Sigma H_r^\top\|_F$", yl
        title="Every subset of the components has J = 0")
 ax.legend(loc="lower left")
 plt.show()
-
-
 # %% [markdown]
 # *See:* each grey dot is a solution of K.15; only the lower edge are best approximations.
 #
+# So that a set is the right one needs a test of its own: $\sigma_1 = \|K\|$, and orthonormal $A$,
+# $B$ with $s$ columns never have $\sigma_l(A^\top KB) > \sigma_l(K)$ (Cauchy's interlacing; V41). A
+# few rounds of $A \leftarrow KB$, $B \leftarrow K^\top A$, made orthonormal, come close to
+# equality, and so exceed every other set of components.
+# %%
+B = np.random.default_rng(1).standard_normal((K.shape[1], 2))
+for _ in range(6):
+    A = np.linalg.qr(K @ B)[0]
+    B = np.linalg.qr(K.T @ A)[0]
+found = np.linalg.svd(A.T @ K @ B)[1]
+print("found", found.round(3), "of", sigma[:3].round(3))
+assert np.all(found < sigma[:2] * (1 + 1e-13)) and np.all(found > sigma[1:3])
+assert abs(np.linalg.norm(K, 2) - sigma[0]) < 1e-13 * sigma[0]
+
+
+# %% [markdown]
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("3.1", mend_signs)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.

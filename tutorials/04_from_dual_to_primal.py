@@ -115,8 +115,8 @@ assert 1e12 / (2e4 * 32 ** 2 + 32 ** 3) > 40_000                        # N = M 
 assert 156 < 1e8 / (2e4 * 32) < 157
 # %% [markdown]
 # The dual holds $NM$ numbers and takes $O(NM\min(N, M))$ operations, the primal $(N + M)p$ numbers
-# and $O((N + M)p^2 + p^3)$ operations: at $N = M = 10\,000$, $p = 32$ forty thousand times fewer
-# operations, on 156 times fewer numbers.
+# and $O((N + M)p^2 + p^3)$ operations: at $N = M = 10\,000$, $p = 32$ of the order of forty
+# thousand times fewer operations (the constants are left out), on 156 times fewer numbers.
 #
 # ## 5. The route that is fast, and when it fails
 # Products are cheaper than QR, and K.17 needs only the Gram matrices $\Phi^\top\Phi$ and
@@ -180,8 +180,9 @@ assert abs(J) < 1e-12 * with_F.sigma.sum()
 # %% [markdown]
 # ## 7. Which kernels have finite features
 # The cosine kernel of Primal-Attention has the normalised vectors themselves (K.25). The
-# exponential kernel (S.6) of attention has no finite pair, but *positive random features* (S.32)
-# estimate it without bias (V21). With $w \sim \mathcal N(0, I)$,
+# exponential kernel (S.6) of attention has no finite pair that serves *all* points ($N$ given ones
+# have $K = KI$, with $N$ features), but *positive random features* (S.32) estimate it without bias
+# (V21). With $w \sim \mathcal N(0, I)$,
 # $$e^{\langle q, k\rangle} = \mathbb E_w\big[e^{\langle w, q\rangle - \|q\|^2/2}\,
 #   e^{\langle w, k\rangle - \|k\|^2/2}\big],$$
 # and the mean over $m$ draws of $w$, with $1/\sqrt m$ on each side, has the relative variance
@@ -190,7 +191,7 @@ assert abs(J) < 1e-12 * with_F.sigma.sum()
 Q_1, K_1 = features.cosine(Phi, Psi)                                    # of length 1
 np.testing.assert_allclose(Q_1 @ K_1.T, kernels.cosine(Phi, Psi), atol=1e-14)
 target, size = kernels.exponential(Q_1, K_1, scale=1.0), lambda A: np.sqrt(np.mean(A ** 2))
-assert np.linalg.matrix_rank(Q_1 @ K_1.T) == 32 < np.linalg.matrix_rank(target)
+assert np.linalg.matrix_rank(Q_1 @ K_1.T) == 32 < np.linalg.matrix_rank(target) <= 64   # K = K I
 variance = target ** 2 * (np.exp(2 + 2 * Q_1 @ K_1.T) - 1)              # |q + k|^2 above; m = 1
 for m in (40, 4000):
     pairs = [features.positive_random(Q_1, K_1, m=m, seed=seed) for seed in range(20)]
@@ -255,5 +256,6 @@ def generalised_inverse(A, Z):
 # *Where this is used.* Lesson 06 makes it large; lessons 08 and 09: attention heads.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
-# Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Tao et al., arXiv 2306.07040. Choromanski et
-# al., Rethinking Attention with Performers, ICLR 2021. Golub, Van Loan, *Matrix Computations*.
+# Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Tao et al., Learning in Feature Spaces via
+# Coupled Covariances, ICML 2024 (arXiv 2406.08748). Choromanski et al., Rethinking Attention with
+# Performers, ICLR 2021. Golub, Van Loan, *Matrix Computations*.

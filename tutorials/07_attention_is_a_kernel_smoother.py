@@ -16,9 +16,9 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import features
+from ksvd_ref.attention.filters import causal, memory, strided, window
 from ksvd_ref.attention.positions import absolute, offset_table, relative, sinusoids, turned
-from ksvd_ref.attention.smoother import (attention, causal, linear_attention, memory, strided,
-                                         weights, window)
+from ksvd_ref.attention.smoother import attention, linear_attention, weights
 from ksvd_ref.course import datasets
 
 plt.style.use("ksvd_ref.data.ksvd")
@@ -153,8 +153,8 @@ for ax, image, title in zip(axes, (one_query, pair), ("offsets (XL)", "absolute 
 plt.show()
 # %% [markdown]
 # Left, one query at all places: only $i - j$ counts, and its sign, so this kernel is not symmetric
-# (D21). Right, no stripes, in spite of the sinusoids: unless $W_TW_T^\top$ is block-diagonal, a
-# multiple of the identity for each frequency, S.18 is absolute (D17).
+# (it need not be: D21). Right, no stripes, in spite of the sinusoids: unless $W_TW_T^\top$ is
+# block-diagonal, a multiple of the identity for each frequency, S.18 is absolute (D17).
 #
 # ## 4. Each published attention is one line
 # Vaswani et al. *add* the position, $f + t$ in place of $f$. The values have it too, or not, which
@@ -239,13 +239,15 @@ assert close(A[:, 0], 1 / np.arange(1, N + 1))                  # D29
 # $$S_i = S_{i-1} + \phi(k_i)^\top v_i, \qquad z_i = z_{i-1} + \phi(k_i)^\top, \qquad
 #   o_i = \frac{\phi(q_i)\, S_i}{\phi(q_i)\, z_i}.$$
 # The square of the linear kernel has the products of two entries as features (D33). The exponential
-# kernel has no finite ones; random ones are right in the mean (S.32, lesson 04).
+# kernel has no finite ones that serve all points; random ones are right in the mean (S.32, lesson
+# 04).
 #
 # Fed back as the query, the output of an rbf kernel with keys = values = data is **mean shift**
-# (S.34), a step of $\nabla\log p$ times the squared width, which never lowers the density $p$ of
-# the data (D36). That of the exponential kernel is the update of a modern **Hopfield network**
-# (S.35). Its energy $\|q\|^2/2 - \frac1\beta\log\sum_j e^{\beta\langle q, k_j\rangle}$ never rises;
-# for patterns of one length the two updates are the same, at squared width $1/\beta$ (D37).
+# (S.34; Fukunaga and Hostetler, 1975; Cheng, 1995), a step of $\nabla\log p$ times the squared
+# width, which never lowers the density $p$ of the data (D36). That of the exponential kernel is the
+# update of a modern **Hopfield network** (S.35). Its energy $\|q\|^2/2 - \frac1\beta\log\sum_j
+# e^{\beta\langle q, k_j\rangle}$ never rises; for patterns of one length the two updates are the
+# same, at squared width $1/\beta$ (D37).
 # %%
 phi = lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))           # elu + 1
 assert close(attention(phi(q), phi(k), f @ W_v, kernel="linear", mask=causal(N)),
@@ -276,10 +278,12 @@ for gamma, odds in ((0.5, 2), (1.0, 4)):
     A = weights([[np.log(2) / 2], [0]], [[1], [-1], [0]], kernel="rbf", gamma=gamma)
     assert close(A[0, 0] / A[0, 1], odds) and close(A[1, 0] / A[1, 2], np.exp(-gamma))
 # A causal filter leaves the symmetric part of a PSD G PSD: half of G and half its diagonal. A band
-# to both sides need not: all ones with |i - j| <= 1 has the eigenvalue 1 - sqrt(2) (D13).
+# to both sides need not: all ones with |i - j| <= 1 has the eigenvalue 1 - sqrt(2). Nor need a
+# causal window of three keys, while one of two keeps it (D13).
 G, B, band = np.exp(X @ X.T), causal(7) * np.exp(X @ X.T), np.tri(3, k=1) * np.tri(3, k=1).T
 assert close((B + B.T) / 2, G / 2 + np.diag(np.diag(G)) / 2)
 assert close(np.linalg.eigvalsh(band)[0], 1 - 2 ** 0.5)
+assert [np.linalg.eigvalsh(window(N, k) + window(N, k).T * 1.0)[0] > 0 for k in (2, 3)] == [1, 0]
 # A table of offsets with a window commutes with shifts, except at the start; added positions do
 # not (D30).
 local = lambda q: attention(q, q, q, mask=window(N, 3),
@@ -292,14 +296,17 @@ assert not close(local(moved(q) + t @ W_q)[4:], moved(local(q + t @ W_q))[4:], 0
 cut = np.hstack([np.zeros((N, 1)), absolute(q, R[:N])]).reshape(N + 1, N)[1:]
 assert close(cut[causal(N)], offset[causal(N)]) and not close(cut, offset, 0.1)
 # At its left end a rising line is overestimated by a mean of points to the right; a weighted
-# straight line is exact (D38). Weights that sum to 1 and give straight lines exactly, as those of
-# this fit and of locally linear embedding, may be negative, 0 = 2 * 1 - 1 * 2: no smoother (D39).
+# straight line is exact, but not for a parabola (D38; Fan, 1992). Weights that sum to 1 and give
+# straight lines exactly, as those of this fit and (in the affine hull of its neighbours) of locally
+# linear embedding, may be negative, 0 = 2 * 1 - 1 * 2: no smoother (D39).
 line, root = 2 * grid + 1, np.exp(-25 * grid[:, 0] ** 2)        # polyfit squares its weights
 assert attention([[0.0]], grid, line, kernel="rbf", gamma=50)[0, 0] > 1.1
 assert close(np.polyfit(grid[:, 0], line[:, 0], 1, w=root)[1], 1)
+assert np.polyfit(grid[:, 0], grid[:, 0] ** 2, 1, w=root)[1] < -0.005
 assert close(np.linalg.solve([[1, 2], [1, 1]], [0, 1]), [2, -1])
 # An average of H heads has the squared error bias^2 + variance / H + (1 - 1 / H) covariance
-# (S.38): two equal heads gain nothing, two opposite ones keep nothing but the bias, here 0.3.
+# (S.38; Ueda and Nakano, 1996): two equal heads gain nothing, two opposite ones keep nothing but
+# the bias, here 0.3.
 e, g = np.array([1, 1, -1, -1]), np.array([1, -1, 1, -1])       # variance 1, covariance 0
 for other, covariance in ((e, 1), (g, 0), (-e, -1)):
     error = np.mean((0.3 + (e + other) / 2) ** 2)
@@ -346,4 +353,8 @@ def equivariant_filters(n):
 #
 # *Further reading.* Tsai et al., Transformer Dissection, EMNLP 2019 (arXiv 1908.11775). Dai et al.,
 # Transformer-XL, ACL 2019. Choromanski et al., Rethinking Attention with Performers, ICLR 2021.
-# Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021.
+# Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021. Fukunaga and Hostetler, The
+# estimation of the gradient of a density function, IEEE Trans. Inf. Theory 21(1), 1975. Cheng, Mean
+# shift, mode seeking, and clustering, IEEE Trans. Pattern Anal. 17(8), 1995. Fan, Design-adaptive
+# nonparametric regression, J. Amer. Stat. Assoc. 87, 1992. Ueda and Nakano, Generalization error of
+# ensemble estimators, IEEE Int. Conf. on Neural Networks, 1996.

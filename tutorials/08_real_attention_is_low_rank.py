@@ -140,8 +140,9 @@ assert found == [{32}, {64}] and asymmetry(S).mean(axis=1).min() > 0.5
 # a softmax, a part of the difference is this bound.
 #
 # ## 4. One head, two sets of vectors
-# Head 4 of layer 4, without sink and mean, is the matrix $K$ with $K h_r = \sigma h_e$ and
-# $K^\top h_e = \sigma h_r$: $h_e$ says which tokens *ask* alike, $h_r$ which tokens *are asked*.
+# One head of the 72, *chosen* because its two sides are easy to read: head 4 of
+# layer 4. Without sink and mean it is the matrix $K$ with $K h_r = \sigma h_e$ and $K^\top h_e =
+# \sigma h_r$: $h_e$ says which tokens *ask* alike, $h_r$ which tokens *are asked*.
 # %%
 names = tokens[1:-1]
 H_e, sigma, H_r = dual.solve(centred[4, 4])
@@ -167,8 +168,8 @@ for ax, H, colour, title in ((axes[0], H_e, plots.ROWS, r"asks: $h_e$"),
 plt.show()
 # %% [markdown]
 # Words of grammar and commas look at words of content, and these look back no more than at any
-# others: this is what asymmetry is about. (The numbers in brackets are places in the text.) A
-# symmetric method has one vector per component and must mix the two groups.
+# others: this is what asymmetry is about, in this head. (The numbers in brackets are places in the
+# text.) A symmetric method has one vector per component and must mix the two groups.
 #
 # ## 5. What the best approximation costs
 # Keep the $s$ largest components of $A$. Eckart and Young: no matrix of rank $s$ is closer in the

@@ -53,9 +53,10 @@ assert gap < 1e-12 * sigma[0]                       # sums of 64 products
 # loss (K.28)
 # $$J = \tfrac12\sum_i e_i^\top\Lambda e_i + \tfrac12\sum_j r_j^\top\Lambda r_j -
 #   \mathrm{tr}(W_e^\top W_r)$$
-# is 0, with gradient 0, at the solution (K.22). And the solution of one sequence is not stationary
-# for another (V31; question 2 asks why): where no $\sigma$ kept for the one is a $\sigma$ of the
-# other, only $W = 0$ is so for both (V37). Let another head stand for the other sequence:
+# is 0, with gradient 0, at the solution (K.22). And the solution of one sequence is in general not
+# stationary for another (V31; question 2 asks why; the same tokens in another order do share it):
+# where no $\sigma$ kept for the one is a $\sigma$ of the other, only $W = 0$ is so for both (V37).
+# Let another head stand for the other sequence:
 # %%
 W_any = rng.standard_normal((1, 32, s)) / 6
 values = np.linalg.pinv(Psi).T @ W_any[0]
@@ -69,7 +70,9 @@ print(f"J = {J:.0e}, its largest derivative {np.abs(slope).max():.0e}, trace {si
 assert abs(J) < 1e-12 * sigma.sum() and np.abs(slope).max() < 1e-12 * sigma[0]
 two, I = features.cosine(heads.Q[4, 5], heads.K[4, 5]), np.eye(32)
 slope = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, *two)
-assert np.abs(slope).max() > 0.1                    # V31
+assert np.abs(slope).max() > 0.1                    # V31; but for the same tokens, reordered:
+slope = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, Phi[::-1], Psi[::-1])
+assert np.abs(slope).max() < 1e-12 * sigma[0]
 free = [64 - np.linalg.matrix_rank(np.block([[A.T @ A / sigma[0], -I], [-I, B.T @ B / sigma[0]]]))
         for A, B in ((Phi, Psi), two)]              # stationary (w_e, w_r) for Lambda = 1 / sigma_1
 assert free == [1, 0]                               # V37: none is left for the other

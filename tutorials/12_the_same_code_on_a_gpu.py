@@ -20,6 +20,7 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import backend, dual, kernels, large, primal
+from ksvd_ref.attention import smoother
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(12)
@@ -74,10 +75,13 @@ assert 0.0 < float(gap_there) < 1e-13 and not gap_there > 1e-13             # th
 back = np.asarray(sigma_there.to_device(array_api_strict.Device("CPU_DEVICE")))
 print(f"top(X, Z) there and here: {np.abs(back - sigma).max():.0e}")
 assert np.abs(back - sigma).max() < 1e-13
+hidden = smoother.weights(*there, mask=smoother.causal(300))                # a mask of NumPy: moved
+assert hidden.device == place and float(hidden[0, 1]) == 0.0
 # %% [markdown]
 # Mixtures are refused, and nothing is moved behind your back: one forgotten transfer inside a loop
-# costs more than the loop. `backend.to_device` is the only function that moves data.
-#
+# costs more than the loop. Numbers of yours move by `backend.to_device` alone. What is made on the
+# host goes to where your data are: a NumPy mask, and the sinusoids, tables of offsets and random
+# directions that a function makes itself.
 # ## 3. On the GPU
 # Move, compute, move back. The line in the middle is that of section 1.
 # %%

@@ -60,11 +60,12 @@ def product(x, z, p, heads):                        # S.18; with W_k and W_S of 
 class Arm(NamedTuple):
     """What one arm differs in from the others of its part."""
 
-    names: Any                      # weights: without W_k the kernel is symmetric
+    names: Any                      # weights: without W_k the content kernel is symmetric
     scores: Any = (content,) * 3    # at the sites A, B, C
     kernel: Any = {}                # for smoother.attention
     words: Any = (False, False)     # positions added to the words of the source, of the target
     start: float = 1.0              # factor on all matrices but the embeddings; 2 is 1/sqrt(fan in)
+    hidden: int = 64                # width of the feed-forward part, of "characters" only
 
 
 W, TIED = ("W_q", "W_k", "W_v", "W_o"), ("W_q", "W_v", "W_o")
@@ -96,6 +97,9 @@ CHARACTERS = {
     "product, untied": Arm((*W, "W_T", "W_S"), product),
     "look-up": Arm((*W, "W_R"), look_up),
     "product, symmetric": Arm((*TIED, "W_T"), product),
+    "product, position tied": Arm((*W, "W_T"), product),
+    "product, content tied": Arm((*TIED, "W_T", "W_S"), product),
+    "product, symmetric, wide": Arm((*TIED, "W_T"), product, hidden=96),   # weights as untied
     "additive": Arm(W, additive),
     "none": Arm(W, content),
     "XL, symmetric": Arm((*TIED, "W_R"), relative),
@@ -193,7 +197,7 @@ def characters(arm, seed, steps=400, span=32):
     train, test = gospel()
     alphabet, rng = sorted(set(train + test)), np.random.default_rng(seed)
     train, test = (np.searchsorted(alphabet, list(text)) for text in (train, test))
-    params = transformer.init_language_model(rng, len(alphabet), d=32, hidden=64, layers=2,
+    params = transformer.init_language_model(rng, len(alphabet), d=32, hidden=arm.hidden, layers=2,
                                              names=arm.names)
     attend = partial(transformer.attend, heads=4, scores=arm.scores, **arm.kernel)
     logits = lambda params, rows: transformer.language_model(rows[:, :-1], params, attend)

@@ -1,44 +1,30 @@
-r"""Set filters: which keys a query may see, and how to keep the others out.
+"""Filters: which keys a query may see, which steps are padding, and how to keep the others out.
 
-mask      (..., N, M)    True where query i may attend to key j
-age       (N, M)         i + M - N - j: both ends aligned, so the last query sees every key
+mask    (..., N, M)    True where query i may attend to key j; (M,) is a padding of keys
+        (..., N)       for the layer: True where step i is no padding
+age     (N, M)         i + M − N − j: both ends aligned, so the last query sees every key
 
-A filter multiplies the kernel. What it hides may hold anything, NaN included, and gets no gradient:
-0 * NaN is NaN, so hidden entries are replaced, not multiplied.
+A filter multiplies the kernel. What it hides may hold anything and gets no gradient: 0 · NaN is
+NaN, so it is replaced. A NumPy mask, a pattern made on the host, is moved to where the data are.
 
-No equation: beside S.24 to S.27 it applies and checks masks.
+No equation: beside the filters it applies and checks masks. What is refused: inputs.py.
 """
 from itertools import zip_longest
 
-from ..backend import as_array, check_integer, like, namespace
+import numpy as np
+from autograd.extend import defvjp, primitive
+from autograd.numpy.numpy_vjps import unbroadcast_f
+
+from ..backend import like, namespace
+from ..inputs import arrays, as_array, integer
 
 
+@arrays(N=integer(1), M=integer(1))
 def causal(N, M=None):
-    r"""Causal filter, aligned at the end (Eq. S.24).
+    """Causal filter, aligned at the end (Eq. S.24).
 
-    .. math:: j \le i + M - N
+    j ≤ i + M − N, (N, M). For N > M the first N − M queries see nothing. Source: Tsai et al. 2019.
 
-    The last query sees every key. For N > M the first N - M queries see nothing.
-
-    Source: Tsai et al. 2019.
-
-    Parameters
-    ----------
-    N, M : int
-        Queries and keys; M = N unless told.
-
-    Returns
-    -------
-    (N, M) boolean array
-        Of NumPy. A smoother moves it to where its queries are.
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
     >>> causal(2, 3)
     array([[ True,  True, False],
            [ True,  True,  True]])
@@ -46,267 +32,137 @@ def causal(N, M=None):
     return _age(N, M) >= 0
 
 
+@arrays(N=integer(1), length=integer(0))
 def memory(N, length):
-    r"""Causal filter over `length` remembered keys and N present ones (Eq. S.25).
+    """Causal filter over `length` remembered keys and N present ones (Eq. S.25).
 
-    .. math:: j \le i + L, \qquad M = N + L
-
-    Transformer-XL (Dai et al., ACL 2019). The same as ``causal(N, N + length)``.
-
+    j ≤ i + length, the remembered keys first, as in Transformer-XL: (N, N + length).
     Source: Tsai et al. 2019; Dai et al. 2019.
 
-    Parameters
-    ----------
-    N : int
-    length : int
-        L ≥ 0; the remembered keys come first.
-
-    Returns
-    -------
-    (N, N + length) boolean array
-
-    Raises
-    ------
-    ValueError
-        As `causal`, and if `length` is negative.
-
-    Examples
-    --------
-    >>> memory(2, 1)
-    array([[ True,  True, False],
-           [ True,  True,  True]])
+    >>> memory(2, 1)[0, :]
+    array([ True,  True, False])
     """
-    return causal(N, N + check_integer(length, "length", 0))
+    return causal(N, N + length)
 
 
+@arrays(N=integer(1), width=integer(1), M=integer(1))
 def window(N, width, *, M=None):
-    r"""Causal filter of the last `width` keys (Eq. S.26).
+    """Causal filter of the last `width` keys (Eq. S.26).
 
-    .. math:: 0 \le i + M - N - j < \mathrm{width}
+    0 ≤ age < width, (N, M); a width of 1 sees only itself. Source: derived.
 
-    Source: derived.
-
-    Parameters
-    ----------
-    N : int
-    width : int
-        ≥ 1; 1 sees only itself.
-    M : int, optional
-        Keys; N unless told.
-
-    Returns
-    -------
-    (N, M) boolean array
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
-    >>> window(3, 2)
-    array([[ True, False, False],
-           [ True,  True, False],
-           [False,  True,  True]])
+    >>> window(3, 2)[2, :]
+    array([False,  True,  True])
     """
     age = _age(N, M)
-    return (age >= 0) & (age < check_integer(width, "width", 1))
+    return (age >= 0) & (age < width)
 
 
+@arrays(N=integer(1), stride=integer(1), M=integer(1))
 def strided(N, stride, *, M=None):
-    r"""Both parts of the strided Sparse Transformer, united (Eq. S.27).
+    """Both parts of the strided Sparse Transformer, united (Eq. S.27).
 
-    .. math:: 0 \le i - j < l \quad \text{or} \quad j \le i, \; (i - j) \bmod l = 0
-
-    One head for each part is the other reading: ``window(N, l)`` is the local part, and the column
-    part is ``strided(N, l) & ~window(N, l) | window(N, 1)``.
-
+    0 ≤ age < l, or age ≥ 0 and age mod l = 0, for a stride of l: (N, M). The other reading has two
+    heads, ``window(N, l)`` and ``strided(N, l) & ~window(N, l) | window(N, 1)``.
     Source: Child et al. 2019, by name.
 
-    Parameters
-    ----------
-    N : int
-    stride : int
-        l ≥ 1.
-    M : int, optional
-        Keys; N unless told. Then i + M - N stands for i.
-
-    Returns
-    -------
-    (N, M) boolean array
-
-    Raises
-    ------
-    ValueError
-        If a size is no integer ≥ 1.
-
-    Examples
-    --------
     >>> strided(5, 2)[4, :]                             # itself, one back, then every second
     array([ True, False,  True,  True,  True])
     """
-    age, stride = _age(N, M), check_integer(stride, "stride", 1)
+    age = _age(N, M)
     return (age >= 0) & ((age < stride) | (age % stride == 0))
 
 
 def _age(N, M):
-    """How far key j lies behind query i, i + M - N - j."""
-    N = check_integer(N, "N", 1)
-    M = N if M is None else check_integer(M, "M", 1)
-    xp = namespace()                                # no array is given: NumPy
-    return xp.arange(M - N, M)[:, None] - xp.arange(M)[None, :]
+    M = N if M is None else M
+    return np.arange(M - N, M)[:, None] - np.arange(M)[None, :]
 
 
-def as_mask(mask, X):
-    """Boolean mask with two axes or more, in the library and on the device of `X`.
+def _boolean(mask, X):
+    """The mask in the library and on the device of `X`."""
+    home = namespace(mask)
+    if isinstance(mask, (bool, list, tuple)):
+        mask = np.asarray(mask)
+    if not home.isdtype(mask.dtype, "bool"):        # 0 and -inf to be added are not meant here
+        raise TypeError(f"mask must be boolean, True for what is visible, got {mask.dtype}")
+    device = {key: value for key, value in like(X).items() if key == "device"}
+    return namespace(X).asarray(mask, **device) if home is np else mask
 
-    Parameters
-    ----------
-    mask : (..., N, M) or (M,) boolean array, list or None
-        A NumPy array is a pattern made on the host and is moved; nothing else is.
-    X : array
 
-    Returns
-    -------
-    (..., N, M) array or None
+def pairs(mask, Q, K, V=None, log_factor=None):
+    """The mask of these queries and keys, (..., N, M) with 1 for what broadcasts, or None.
 
-    Raises
-    ------
-    TypeError
-        If the mask is not boolean: 0 and -inf to be added to scores are not meant here.
+    >>> pairs([True, False, True], np.ones((2, 1)), np.ones((3, 1)))
+    array([[ True, False,  True]])
+    """
+    mask = None if mask is None else _boolean(mask, Q)
+    mask = mask[None, :] if mask is not None and mask.ndim == 1 else mask
+    N, M = Q.shape[-2], K.shape[-2]
+    for B, name in ((log_factor, "log_factor"), (mask, "mask")):
+        if B is not None and (B.ndim < 2 or B.shape[-2] not in (1, N) or B.shape[-1] not in (1, M)):
+            raise ValueError(f"{name} must have shape (..., {N}, {M}), or 1 in place of a length, "
+                             f"got {tuple(B.shape)}")
+    lead = [tuple(X.shape[:-2]) for X in (mask, Q, K, V, log_factor) if X is not None]
+    if any(len(set(axis) - {1}) > 1
+           for axis in zip_longest(*(axes[::-1] for axes in lead), fillvalue=1)):
+        raise ValueError("leading axes of mask must be 1 or those of the arrays, got "
+                         f"{lead[0]} beside {', '.join(map(str, lead[1:]))}")
+    return mask
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_mask([True, False], np.zeros((3, 2)))
-    array([[ True, False]])
+
+def taking_part(mask):
+    """Queries that see a key, (..., N, 1), and keys that a query sees, (..., M, 1).
+
+    >>> taking_part(np.array([[False, True]]))[1]
+    array([[False],
+           [ True]])
+    """
+    if mask is None:
+        return None, None
+    xp = namespace(mask)
+    return xp.any(mask, axis=-1, keepdims=True), xp.any(mask, axis=-2)[..., None]
+
+
+def steps(mask, X, axes):
+    """The mask of the N steps of X as it meets X, whose last `axes` are no batch, or None.
+
+    >>> steps([True, False], np.ones((5, 3, 2, 4)), 3).shape        # 5 sequences, 3 heads
+    (1, 2, 1)
     """
     if mask is None:
         return None
-    home, xp = namespace(mask), namespace(X)
-    if isinstance(mask, (bool, list, tuple)):
-        mask = home.asarray(mask)
-    if not home.isdtype(mask.dtype, "bool"):
-        raise TypeError("mask must be boolean, True where a query may attend to a key, "
-                        f"got {mask.dtype}")
-    if home is namespace():
-        device = {key: value for key, value in like(X).items() if key == "device"}
-        mask = xp.asarray(mask, **device)
-    return mask[None, :] if mask.ndim == 1 else mask
+    mask, N, batch = _boolean(mask, X), X.shape[-2], tuple(X.shape[:X.ndim - axes])
+    if tuple(mask.shape) not in ((N,), (*batch, N)):
+        raise ValueError(f"mask must have shape {(N,)}{f' or {(*batch, N)}' * bool(batch)}, one "
+                         f"entry for each step, got {tuple(mask.shape)}")
+    return namespace(mask).reshape(mask, (*mask.shape[:-1], *(1,) * (axes - 2), N, 1))
 
 
-def visible(mask, X, hidden):
-    """`X` where the mask is True, `hidden` elsewhere; of what is hidden nothing comes through.
+def shown(mask, X, name):
+    """`X`, refused where it is visible and not finite, with zeros where it is hidden.
 
-    Parameters
-    ----------
-    mask : boolean array or None
-        Broadcasts against `X`.
-    X : array
-    hidden : float
+    >>> shown(np.array([[True], [False]]), np.array([[2.0], [np.nan]]), "K")
+    array([[2.],
+           [0.]])
+    """
+    hides = mask is not None and not namespace(mask).all(mask)
+    return as_array(visible(mask, X) if hides else X, name)
 
-    Returns
-    -------
-    array
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> visible(np.array([True, False]), np.array([1.0, np.nan]), 0.0)
+def visible(mask, X, hidden=0.0):
+    """`X` where the mask is True, the number `hidden` elsewhere: nothing hidden comes through.
+
+    >>> visible(np.array([True, False]), np.array([1.0, np.nan]))
     array([1., 0.])
     """
-    if mask is None:
-        return X
-    xp = namespace(mask, X)
-    if mask.ndim > X.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], X.shape[::-1])):
-        # The full shape, by a sum: autograd's where does not add up the gradients of copies.
-        X = X + xp.zeros(mask.shape, **like(X))
-    return xp.where(mask, X, hidden)
+    return X if mask is None else _where(mask, X, hidden)
 
 
-def taking_part(X, name, mask, axis):
-    """Finite `X`, with zeros in queries that see no key, or keys that no query sees.
-
-    Parameters
-    ----------
-    X : (..., N, d) or (..., M, d) array
-    name : str
-        What the error calls it.
-    mask : (..., N, M) boolean array or None
-    axis : int
-        -1 if the rows of `X` are queries, -2 if they are keys.
-
-    Returns
-    -------
-    array
-
-    Raises
-    ------
-    ValueError
-        If a row that takes part is not finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> taking_part(np.array([[np.nan], [2.0]]), "K", np.array([[False, True]]), -2)
-    array([[0.],
-           [2.]])
-    """
-    if mask is not None:
-        xp = namespace(mask)
-        rows = xp.any(mask, axis=axis, keepdims=True)          # (..., N, 1) or (..., 1, M)
-        if not xp.all(rows):
-            X = visible(rows if axis == -1 else xp.moveaxis(rows, -1, -2), X, 0.0)
-    return as_array(X, name)
+@primitive
+def _where(mask, X, hidden):
+    return namespace(mask, X).where(mask, X, hidden)
 
 
-def check_pairs(B, name, N, M):
-    """Refuse a mask or log factor that does not belong to N queries and M keys.
-
-    Parameters
-    ----------
-    B : (..., N, M) array
-        1 may stand for either length.
-    name : str
-    N, M : int
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> check_pairs(np.zeros((3, 2)), "mask", 2, 3)
-    Traceback (most recent call last):
-    ValueError: mask must have shape (..., 2, 3) or 1 in place of a length, got (3, 2)
-    """
-    if B.ndim < 2 or B.shape[-2] not in (1, N) or B.shape[-1] not in (1, M):
-        raise ValueError(f"{name} must have shape (..., {N}, {M}) or 1 in place of a length, "
-                         f"got {tuple(B.shape)}")
-
-
-def check_leading(**arrays):
-    """Refuse arrays whose axes before the last two do not broadcast.
-
-    Parameters
-    ----------
-    **arrays : array
-        By the names that the error gives them.
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> check_leading(Q=np.zeros((2, 1, 1)), K=np.zeros((3, 1, 1)))
-    Traceback (most recent call last):
-    ValueError: leading axes of Q and K must be equal or 1, got (2, 1, 1) and (3, 1, 1)
-    """
-    lengths = zip_longest(*(tuple(X.shape[:-2])[::-1] for X in arrays.values()), fillvalue=1)
-    if any(len(set(axis) - {1}) > 1 for axis in lengths):
-        shapes = " and ".join(str(tuple(X.shape)) for X in arrays.values())
-        raise ValueError(f"leading axes of {' and '.join(arrays)} must be equal or 1, got {shapes}")
+# autograd's own makes float64 of float32, and does not add up the gradients of copies.
+defvjp(_where, lambda ans, mask, X, hidden: unbroadcast_f(X, lambda g: visible(mask, g)),
+       argnums=(1,))

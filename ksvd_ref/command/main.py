@@ -16,7 +16,7 @@ from .. import __version__, command, course
 
 THREADS = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
 EXAMPLES = """examples:
-  ksvd-ref                                          35 equations on an attention head
+  ksvd-ref                                          every equation on an attention head
   ksvd-ref verify points.csv --plot points.png      the same for a matrix of yours, and a figure
   ksvd-ref verify X.csv Z.csv --kernel rbf --gamma 0.5
   ksvd-ref verify dump.npz --array attn --index 0,3

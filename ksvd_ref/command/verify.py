@@ -84,7 +84,7 @@ def _json(name, of, s):
                       "rows": of.rows, "columns": of.columns,
                       "separator": of.taken[0].get("separator"),
                       "decimal": of.taken[0].get("decimal"),
-                      "remarks": of.remarks,
+                      "remarks": [*of.remarks, *s.remarks],
                       "residuals": [residual._asdict() for residual in residuals]}, indent=1))
     return all(residual.ok for residual in residuals)
 
@@ -165,10 +165,20 @@ def report(s):
     shown, more = min(8, len(s.spectrum)), " ..." * (len(s.spectrum) > 8)
     print("   σ         " + "".join(f" {x:9.3g}" for x in s.spectrum[:shown] * s.scale) + more)
     print("   share σ²  " + "".join(f" {x:8.2f}%" for x in share[:shown]) + more + "  cumulative\n")
-    width = max(len(residual.statement) for residual in found)
-    for tag, statement, _, value, _, ok in found:
-        print(f"   {tag:5s} {statement:{width}s} {value:8.1e}  {'ok' if ok else 'DOES NOT HOLD'}")
-    good = sum(residual.ok for residual in found)
-    print(f"\n   {good} of {len(found)} equations hold. The number is how far both sides of one "
-          f"differ, relative to σ₁.")
-    return good == len(found)
+    for remark in s.remarks:
+        print(f"   Remark: {remark}.\n")
+    counted, others = ([residual for residual in found if bool(residual.follows_from) == follows]
+                       for follows in (False, True))
+    _lines(counted)
+    print("\n   What follows from those in brackets, and is not counted:")
+    _lines(others)
+    print(f"\n   {sum(residual.ok for residual in counted)} of {len(counted)} equations hold. The "
+          "number is how far both sides of one differ, relative to σ₁.")
+    return all(residual.ok for residual in found)
+
+
+def _lines(residuals):
+    width = max(len(residual.statement) for residual in residuals)
+    for tag, statement, _, value, _, ok, source in residuals:
+        print(f"   {tag:5s} {statement:{width}s} {value:7.1e}  {'ok' if ok else 'DOES NOT HOLD'}"
+              f"{f'  ({source})' if source else ''}")

@@ -8,7 +8,8 @@ import numpy as np
 
 from ksvd_ref.course import exercises
 from ksvd_ref.course.exercises import compare, numbers, parts
-from ksvd_ref.attention.smoother import attention, causal, linear_attention, weights
+from ksvd_ref.attention.filters import causal
+from ksvd_ref.attention.smoother import attention, linear_attention, weights
 
 
 # %% [markdown]

@@ -121,8 +121,8 @@ def check_9_3(function):
 
 # %% [markdown]
 # The questions. 1. F holds rows of the whole sequence, the future included. 2. Each sequence has
-# its own kernel $\Phi F^\top F\Psi^\top$ and so its own solution; J of all of them together is
-# stationary elsewhere. 3. The weights: values of a dual reading are $h_{rj}$, which
+# its own kernel $\Phi F^\top F\Psi^\top$ and so, in general, its own solution; J of all of them
+# together is stationary elsewhere. 3. The weights: values of a dual reading are $h_{rj}$, which
 # $W_e = \Psi^\top H_r$ has added up already, and $W_o$ maps the result.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse

@@ -136,8 +136,8 @@ def check_10_3(function):
 #
 # 1. The noisier: the maximum of more scattered numbers is larger.
 # 2. The residual of the equations themselves, of K.15 with $H = E\Lambda$, $R\Lambda$, or of K.18.
-#    A rescaling makes $J$ small and leaves the relative residual. The overlap of section 5 is a
-#    necessary sign only: whatever has the span of a solution has it.
+#    A rescaling makes $J$ small and leaves the relative residual, and the cosines of section 5. The
+#    overlap with the leading singular vectors is neither necessary (V3) nor sufficient.
 # 3. Heads whose $J$ is far from zero, with both signs: their mean is zero (V7).
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
