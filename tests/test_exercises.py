@@ -3,6 +3,7 @@ import ast
 import csv
 import functools
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -346,9 +347,52 @@ def test_a_statement_that_fails_is_passed_over():
     module = types.ModuleType("handed_in")
     text = "from __future__ import annotations\n1 / 0\nunit = 1 / 0\nimport nowhere\n" \
         "def double(x: Undefined): return 2 * x"
-    assert isinstance(marking.run([("my.py", text)], module), ZeroDivisionError)
+    missing = marking.run([("my.py", text)], module)
+    assert [(name, type(error)) for name, error in missing.items()] == [
+        ("unit", ZeroDivisionError), ("nowhere", ModuleNotFoundError)]
     assert module.double(2) == 4 and not hasattr(module, "unit")
-    assert marking.run([("my.py", "1 / 0\nassert False\nexit()")], module) is None
+    assert marking.run([("my.py", "1 / 0\nassert False\nexit()")], module) == {}
+    pieces = [("my.py", "x +"), ("b.py", "a = (b := 1 / 0)\nif 1 / 0: pass\nc[0] = 1")]
+    missing = marking.run(pieces, module)
+    assert set(missing) == {"", "a", "b"} and isinstance(missing[""], SyntaxError)
+
+
+@pytest.mark.parametrize("name, cells, points, message", [
+    ("a.py", ["def Doubled(x): return 2 * x"], None, "not attempted; Doubled looks like doubled"),
+    ("a.py", ["import math as mat\ndef doubeld(x): return 2 * x\ndef double_it(x): return x"],
+     None, "not attempted; doubeld looks like doubled"),
+    ("a.py", ["if __name__ == '__main__':\n    def doubled(x): return 2 * x\n    input()"], 1,
+     "right"),
+    ("a.ipynb", ["if '__main__' == __name__:\n    two = 2\n    1 / 0\n"
+                 "    def doubled(x): return two * x"], 1, "right"),
+    ("a.ipynb", ["%%memit -r 3\nimport numpy as np",
+                 "%%my_magic\ndef doubled(x): return 2 * np.abs(x)"], 1, "right"),
+    ("a.ipynb", ["def doubled(x):\n    %time y = 2 * x\n    %timeit -n 1 z = x\n    return y"], 1,
+     "right"),
+    ("a.ipynb", ["%time two = 2", "%prun a, b = 1, 1", "def doubled(x): return two * a * b * x"], 1,
+     "right"),
+    ("a.ipynb", ["%matplotlib inline\n%env X=1\ndef doubled(x): return 2 * x"], 1, "right"),
+    ("a.py", ["import nmupy as np\ndef doubled(x): return 2 * np.abs(x)"], 0,
+     "your function raised NameError: name 'np' is not defined (a.py, line 2); in your file: "
+     "ModuleNotFoundError: No module named 'nmupy' (a.py, line 1)"),
+    ("a.ipynb", ["unit = 1 / 0", "two = [1][2]", "def doubled(x, two=two): return two * x"], 0,
+     "the file does not run: NameError: name 'two' is not defined (a.ipynb, code cell 3, line 1); "
+     "in your file: IndexError: list index out of range (a.ipynb, code cell 2, line 1)"),
+    ("a.ipynb", ["unit = 1 / 0", "def patching(x): return x", "def doubled(x, t=unit): return x"],
+     None, "not attempted; in your file: NameError: name 'unit' is not defined (a.ipynb, code "
+     "cell 3, line 1); in your file: ZeroDivisionError: division by zero (a.ipynb, code cell 1, "
+     "line 1)"),
+    ("a.ipynb", ["%%writefile helper.py\ntwo = 2", "import helper",
+                 "def doubled(x): return helper.two * x"], 0,
+     "your function raised NameError: name 'helper' is not defined (a.ipynb, code cell 3, line 1);"
+     " in your file: ModuleNotFoundError: No module named 'helper' (a.ipynb, code cell 2, line 1): "
+     "put the cell of %%writefile into helper.py beside the notebook")])
+def test_what_is_almost_right_is_found_or_told(lesson, name, cells, points, message):
+    file = lesson / "work" / name
+    file.write_text(cells[0] if name == "a.py" else json.dumps(
+        {"cells": [{"cell_type": "code", "source": source} for source in cells]}))
+    marks, problem = marking.marks(file, lesson=2)
+    assert marks["2.1"] == (points, message) and problem in ("", message)
 
 
 @pytest.mark.parametrize("wrapped", [
@@ -462,6 +506,7 @@ def command(capsys, tmp_path, monkeypatch):
     Path("full.py").write_text("from runpy import run_path\nglobals().update(run_path(%r))"
                                % str(EXERCISES["4.1"][0]))
     Path("bad.py").write_text("x =")
+    Path("empty").mkdir()
 
     def run(*argv):
         status = main.main(["check", *argv])
@@ -495,12 +540,56 @@ def test_full_points_give_status_0(command):
 
 
 def test_rows_for_a_class(command):
+    reason = exercises.refusal(answers("4.2")[0], lambda W_e, W_r, T: (T @ W_e, T.T @ W_r))
     status, out, err = command("half.py", "bad.py", "full.py", "--csv", "--lesson", "4")
     assert status == 1 and list(csv.reader(out.splitlines())) == [
-        ["file", "E4.1", "E4.2", "E4.3", "points", "of"], ["half.py", "1", "0", "", "1", "3"],
-        ["bad.py", "0", "0", "0", "0", "3"], ["full.py", "1", "1", "1", "3", "3"]]
+        ["file", "E4.1", "E4.2", "E4.3", "points", "of", "reasons"],
+        ["half.py", "1", "0", "", "1", "3", f"E4.2: {reason}"],
+        ["bad.py", "0", "0", "0", "0", "3",
+         "the file does not run: SyntaxError: invalid syntax (bad.py, line 1)"],
+        ["full.py", "1", "1", "1", "3", "3", ""]]
     assert err == ("ksvd-ref: bad.py: the file does not run: SyntaxError: invalid syntax "
                    "(bad.py, line 1)\n")
+
+
+def test_one_unreadable_file_is_one_row(command):
+    Path("b.docx").write_text("my answers")
+    status, out, err = command("half.py", "b.docx", "no.py", "empty", "full.py", "--csv",
+                               "--lesson", "4")
+    rows = list(csv.reader(out.splitlines()))[1:]
+    assert status == 2 and [(row[0], row[4]) for row in rows] == [
+        ("half.py", "1"), ("b.docx", "0"), ("no.py", "0"), ("empty", "0"), ("full.py", "3")]
+    expected = "a file .py or .ipynb expected, found "
+    assert [row[6] for row in rows[1:4]] == [
+        expected + what for what in ("another kind", "none of this name", "a folder without one")]
+    assert err.count("\n") == 3
+    status, out, err = command("b.docx", "full.py", "--lesson", "4")
+    assert (status, err) == (2, "") and expected in out and "3 of 3 points" in out
+
+
+def test_a_folder_and_a_text_for_each_student(command, monkeypatch):
+    monkeypatch.setattr(marking, "marks", lambda file, **options: (
+        {"4.1": exercises.Mark(int("ann" in str(file)), "a reason")}, ""))
+    for name in ("class/ann/work.py", "class/bob/work.ipynb", "class/bob/notes.txt",
+                 "class/bob/.ipynb_checkpoints/work.ipynb", "class/__pycache__/x.py"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    status, out, err = command("class", "--csv", "--feedback", "texts/new")
+    assert status == 1 and [row[0] for row in csv.reader(out.splitlines())] == [
+        "file", "class/ann/work.py", "class/bob/work.ipynb"]
+    assert err == "ksvd-ref: neither .py nor .ipynb, not marked: class/bob/notes.txt\n"
+    assert sorted(path.name for path in Path("texts/new").iterdir()) == [
+        "class_ann_work.py.txt", "class_bob_work.ipynb.txt"]
+    text = Path("texts/new/class_bob_work.ipynb.txt").read_text()
+    assert "E4.1   score_new_row" in text and "0  a reason" in text and "0 of 1 points" in text
+
+
+def test_an_almost_right_name_is_shown(command):
+    Path("half.py").write_text("def Score_New_Row(phi_new, H_r, Psi): pass")
+    _, out, _ = command("half.py")
+    assert "score_new_row        -  not attempted; Score_New_Row looks like score_new_row\n" in out
+    _, out, _ = command("half.py", "--csv", "--lesson", "4")
+    assert out.endswith(",,,,0,3,E4.1: not attempted; Score_New_Row looks like score_new_row\n")
 
 
 def test_odd_names_of_files(command, monkeypatch):
@@ -519,7 +608,7 @@ def test_odd_names_of_files(command, monkeypatch):
 
 @pytest.mark.parametrize("argv, message", [
     ("missing.py", "missing.py: a file .py or .ipynb expected, found none of this name"),
-    ("half.py .", ".: a file .py or .ipynb expected, found another kind"),
+    ("empty", "empty: a file .py or .ipynb expected, found a folder without one"),
     ("half.txt", "half.txt: a file .py or .ipynb expected"),
     ("half.py --lesson 13", "the number of a lesson from 1 to 12 expected, got 13"),
     ("half.py --lesson x", "--lesson: invalid int"),
@@ -565,12 +654,32 @@ def test_help_does_not_load_numpy():
     assert done.returncode == 0 and "--lesson N" in done.stdout, done.stderr
 
 
-def test_a_process_without_its_parent_ends(tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="asks for the parent as POSIX does")
+def test_a_process_ends_with_its_parent(lesson):
     """Killed hard, `check` cannot end the endless loops it has started: they end by themselves."""
+    file = lesson / "work/orphan.py"
+    file.write_text("import os\nopen('pid.new', 'w').write(str(os.getpid()))\n"
+                    "os.replace('pid.new', 'orphan')\nwhile True: pass")
+    parent = subprocess.Popen([sys.executable, "-m", "ksvd_ref", "check", str(file)])
+    pid = file.with_name("orphan")
+    while not pid.exists() and parent.poll() is None:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    for _ in range(100):
+        try:
+            os.kill(int(pid.read_text()), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the student's process is still there")
+
+
+def test_a_process_that_nobody_ends_ends(tmp_path):
     (tmp_path / "loop.py").write_text("while True: pass")
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "ksvd_ref.course.marking",
-                           str(tmp_path / "out"), "0.3", str(tmp_path / "loop.py")],
-                          stderr=subprocess.DEVNULL, timeout=60)
+                           str(os.getpid()), str(tmp_path / "out"), "0.3",
+                           str(tmp_path / "loop.py")], stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 1 and time.monotonic() - start >= 0.3
     assert not (tmp_path / "out").exists()

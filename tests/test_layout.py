@@ -31,10 +31,14 @@ ALLOWED = {             # module -> what it may import of ours
     "course.notebooks": set(), "course.book": {"course.notebooks", "course.typeset"},
     "course.index": {"__init__"},       # and by it every module, whose docstrings it reads
     "course.__init__": set(),
-    "command.files": set(), "command.__init__": set(),
-    "command.verify": {"command.__init__", "command.files", "course.__init__", "backend", "inputs",
-                       "features", "kernels", "solution", "equations"},
-    "command.main": {"command.__init__", "course.__init__"},
+    "command.__init__": set(), "command.frame": set(), "command.tables": {"command.frame"},
+    "command.files": {"command.tables"},
+    "command.matrix": {"command.__init__", "command.files", "inputs", "features", "kernels",
+                       "solution"},
+    "command.verify": {"command.frame", "command.matrix", "course.__init__", "backend", "features",
+                       "kernels", "solution", "equations"},
+    "command.lessons": {"course.__init__"},
+    "command.main": {"__init__", "command.__init__", "course.__init__"},
     "__main__": {"command.main"}, "__init__": set(),
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ksvd_ref import equations, kernels
-from ksvd_ref.command import main
-from ksvd_ref.course import datasets
+from ksvd_ref.command import main, matrix, verify
+from ksvd_ref.course import datasets, index
 
 
 @pytest.fixture
@@ -47,6 +47,10 @@ def test_without_arguments_a_real_head(command):
 def test_own_file(command):
     Path("points.csv").write_text("player,win,draw\nAnn,2,1\nBob,0,1\nCyd,1,1\n")
     status, out, err = command("verify", "points.csv")
+    assert ("read as a table with comma between cells, decimal point, a header, a column of labels"
+            in out)
+    head, _, rest = out.partition("K.7 ")               # the tolerance comes first, and once
+    assert "   tolerance  " in head and "rounding" not in rest
     assert (status, err) == (0, "") and "points.csv: the matrix K" in out
     assert "rows labelled Ann, Bob, Cyd, columns labelled win, draw" in out
     assert "asymmetry" not in out                       # 3 x 2 is not square
@@ -163,7 +167,10 @@ def bad_files():
     np.save("three-d.npy", np.ones((2, 2, 2)))
     np.save("empty.npy", np.ones((0, 3)))
     np.save("zero.npy", np.zeros((3, 3)))
-    np.save("large.npy", np.zeros((4001, 4001), dtype=bool))
+    np.save("large.npy", np.zeros((8000, 8000), dtype=bool))
+    np.save("heads.npy", np.ones((2, 3, 4, 4)))
+    np.save("masked.npy", [[1.0, -np.inf], [2.0, -np.inf]])
+    np.savez("heads.npz", Q=np.ones((2, 3, 4)), K=np.ones((3, 4)))
     np.savez("names.npz", B=np.eye(2), C=np.eye(2))
     np.savez("pair.npz", X=np.ones((3, 2)), Z=np.ones((3, 1)))
     np.savez("both.npz", X=np.ones((3, 2)), Z=np.ones((3, 2)), K=np.ones((3, 3)))
@@ -184,18 +191,29 @@ def bad_files():
     ("inf.npy", "inf.npy: K must be finite"),
     ("complex.npy", "complex.npy: K must hold real numbers"),
     ("text.npy", "text.npy: K must hold real numbers"),
-    ("object.npy", "object.npy: numbers written by numpy.save or numpy.savez expected"),
+    ("object.npy", "object.npy: numbers written by numpy.save or numpy.savez expected, found pick"),
+    ("masked.npy", "in entry (0, 1) of shape (2, 2); K looks like masked scores (its least entry is"
+     " -inf, of all others the largest is 2): take the softmax first"),
+    ("heads.npy", "K must have 2 axes, got shape (2, 3, 4, 4): --index 0,0 chooses along the first "
+     "2"), ("heads.npy --index 5,0", "--index: a number from 0 to 1 expected for axis 0 of K"),
+    ("heads.npy --index x", "argument --index: numbers such as 0,3 expected, got x"),
+    ("good.npy --index 0", "K must have 2 axes, got shape (3, 2): --index has nothing to choose"),
+    ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index 0 chooses"),
+    ("names.npz --array D", "--array: one of B, C expected, got D"),
+    ("good.npy --header", "--header, --labels, --delimiter and --decimal are for text tables"),
+    ("words.csv --decimal x", "--decimal: invalid choice: 'x'"),
+    ("good.npy --save out.txt", "--save: a file .npz in a folder that can be written to expected"),
     ("zero-d.npy", "zero-d.npy: K must have 2 axes, got shape ()"),
     ("one-d.npy", "one-d.npy: K must have 2 axes, got shape (3,)"),
     ("three-d.npy", "three-d.npy: K must have 2 axes, got shape (2, 2, 2)"),
     ("empty.npy", "empty.npy: K must not be empty"),
     ("zero.npy", "zero.npy: K = Phi Psi^T must not be zero"),
-    ("large.npy", "large.npy: at most 4000 on the short side expected for the dual, "
-     "got (4001, 4001): primal.solve"),
+    ("large.npy", "large.npy: at most 8 GB and 30 min expected, 8000 x 8000 needs about 14 GB and "
+     "2 h: primal.solve(Phi, Psi) takes features of any number of rows and no K"),
     ("constant.csv --center", "nothing but rounding left after --center"),
     ("both.npz", "both.npz: one matrix or one pair expected, found X, Z, K"),
     ("names.npz", "names.npz: an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
-     "found B, C"),
+     "found B, C: --array NAME chooses"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
     ("good.npy --rank 3", "good.npy: rank must be None or an integer from 1 to 2"),
     ("good.npy --rank 0", "good.npy: rank must be"), ("good.npy --rank x", "--rank: invalid int"),
@@ -204,7 +222,7 @@ def bad_files():
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exponential overflows"),
     ("good.npy --gamma 1", "--gamma: no such parameter"),
-    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf or .svg in a folder that can"),
+    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf, .svg in a folder that can"),
     ("good.npy --plot nowhere/figure.png", "--plot: a file .png"),
     ("", "the following arguments are required: FILE"), ("good.npy --magic", "unrecognized")])
 def test_bad_input_gets_one_line(command, argv, message):
@@ -248,3 +266,235 @@ def test_a_closed_pipe_is_no_error():
     done = subprocess.run(f'"{sys.executable}" -m ksvd_ref equations | true', shell=True,
                           capture_output=True, text=True)
     assert done.stderr == ""
+
+
+# The reader's own files: which matrix, what is told, what is written.
+
+def test_what_a_table_was_taken_for_is_in_the_json(command):
+    Path("years.csv").write_text("country;1990;1995\nFR;1,5;2\nDE;4;5\n")
+    _, out, _ = command("verify", "years.csv", "--json")
+    found = json.loads(out)
+    assert (found["rows"], found["columns"]) == (["FR", "DE"], ["1990", "1995"])
+    assert (found["separator"], found["decimal"]) == (";", ",")
+    assert found["remarks"] == ["line 1 (country, 1990, 1995) is taken for a header: --no-header "
+                                "if it holds numbers"]
+    _, out, _ = command("verify", "years.csv", "--no-header", "--no-labels")
+    assert out == ""                                    # FR is no number
+    _, out, _ = command("verify", "years.csv")
+    assert "remark: line 1 (country, 1990, 1995) is taken for a header" in out.partition("K.7")[0]
+    assert "read as a table with semicolon between cells, decimal comma" in out
+
+
+@pytest.mark.parametrize("argv, pick", [
+    ("stack.npy --index 1,2", lambda a: a[1, 2]), ("stack.npy --index -1,0", lambda a: a[-1, 0]),
+    ("named.npz --array attn --index 0,1", lambda a: a[0, 1]), ("single.npy", lambda a: a[0, 0]),
+    ("layers.npy --index 2", lambda a: a[0, 2]), ("layers.npy --index 0,2", lambda a: a[0, 2])])
+def test_one_matrix_of_a_dump(command, argv, pick):
+    stack = np.random.default_rng(0).standard_normal((2, 3, 5, 4))
+    np.save("stack.npy", stack)
+    np.savez("named.npz", attn=stack, other=np.eye(2))
+    np.save("single.npy", stack[:1, :1])
+    np.save("layers.npy", stack[:1])
+    status, out, err = command("verify", *argv.split(), "--json")
+    assert (status, err) == (0, "")
+    np.testing.assert_allclose(json.loads(out)["sigma"],
+                               np.linalg.svd(pick(stack), compute_uv=False), rtol=1e-12)
+
+
+def test_heads_in_lower_case(command):
+    q, k = np.random.default_rng(0).standard_normal((2, 4, 6, 3)).astype("float16")
+    np.savez("heads.npz", q=q, k=k)
+    _, out, _ = command("verify", "heads.npz", "--index", "3", "--json")
+    scores = q[3].astype(float) @ k[3].T.astype(float) / 3 ** 0.5
+    np.testing.assert_allclose(json.loads(out)["sigma"],
+                               np.linalg.svd(scores, compute_uv=False)[:3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("low", [np.finfo("float16").min, -1e9, np.finfo("float32").min])
+def test_masked_scores_get_a_hint(command, low):
+    np.save("scores.npy", np.where(np.tri(4), np.arange(16.0).reshape(4, 4), low))
+    _, out, _ = command("verify", "scores.npy")
+    assert "remark: K looks like masked scores (its least entry is" in out
+    np.save("scores.npy", np.array([[-1e9, -2e9], [1e9, 3.0]]))
+    assert "remark" not in command("verify", "scores.npy")[1]
+
+
+def test_small_matrices_are_printed(command):
+    """By hand: K = [[3, 0], [4, 5]] has sigma sqrt(45), sqrt(5); Phi = I and Psi = K^T."""
+    Path("K.csv").write_text("3,0\n4,5\n")
+    _, out, _ = command("verify", "K.csv")
+    end = out.partition("the vectors, to check by hand")[2]
+    got = [[float(x) for x in re.findall(r"-?[0-9.]+", line[9:])] for line in end.splitlines()[2:]]
+    root = lambda *x: np.array(x) / 10 ** 0.5
+    H_e, H_r = np.array([root(1, 3), root(3, -1)]).T, np.array([[1, 1], [1, -1]]) / 2 ** 0.5
+    want = [[45 ** 0.5, 5 ** 0.5], *H_e, *H_r, *(H_e * [45 ** 0.5, 5 ** 0.5]), *H_e]
+    np.testing.assert_allclose(np.array(got), want, atol=1e-5)
+    np.save("seven.npy", np.eye(7))
+    assert "by hand" not in command("verify", "seven.npy")[1]
+    np.savez("wide.npz", Phi=np.ones((2, 9)), Psi=np.ones((2, 9)))
+    assert "W_e   9 x 1: --save writes it" in command("verify", "wide.npz")[1]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+@pytest.mark.parametrize("rank", [[], ["--rank", 1]])
+def test_save(command, scale, rank):
+    """Everything in the reader's units, a repeated sigma too."""
+    Phi, Psi = np.eye(3)[:, :2] * scale, np.eye(4)[:, :2] * 2
+    np.savez("pair.npz", Phi=Phi, Psi=Psi, rows=["a", "b", "c"])
+    status, _, err = command("verify", "pair.npz", "--save", "out.npz", *rank)
+    assert (status, err) == (0, "saved: out.npz\n")
+    found, K = np.load("out.npz"), Phi @ Psi.T
+    assert set(found) == {"sigma", "H_e", "H_r", "W_e", "W_r", "E", "R", "rows"}
+    assert found["rows"].tolist() == ["a", "b", "c"]
+    near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * abs(b).max())
+    near(found["E"], K @ found["H_r"])
+    near(found["R"], K.T @ found["H_e"])
+    near(found["E"], found["H_e"] * found["sigma"])
+    near(found["W_e"], Psi.T @ found["H_r"])
+    near(found["W_r"], Phi.T @ found["H_e"])
+
+
+def test_standard_input(tmp_path):
+    done = run("verify", "-", "--json", input="x,y\n1,2\n3,5\n")
+    assert done.returncode == 0 and json.loads(done.stdout)["columns"] == ["x", "y"]
+
+
+def test_version_and_examples(command, capsys):
+    for word, said in (("--version", r"ksvd-ref \d"), ("--help", "ksvd-ref verify points.csv")):
+        with pytest.raises(SystemExit) as left:
+            command(word)
+        assert left.value.code == 0 and re.search(said, capsys.readouterr().out)
+
+
+def test_negative_numbers_as_values(command):
+    X = np.random.default_rng(1).standard_normal((5, 2))
+    np.save("X.npy", X)
+    status, out, _ = command("verify", "X.npy", "--kernel", "polynomial", "--coef0", "-1e-3",
+                             "--json")
+    want = np.linalg.svd(kernels.polynomial(X, X, coef0=-1e-3), compute_uv=False)
+    np.testing.assert_allclose(json.loads(out)["sigma"], want[:len(json.loads(out)["sigma"])],
+                               rtol=1e-8)
+
+
+# The outcome: 1 is kept for an equation that does not hold.
+
+@pytest.mark.parametrize("error, said", [
+    (MemoryError("Unable to allocate 7 GiB"), "out of memory: Unable to allocate 7 GiB"),
+    (MemoryError(), "out of memory\n"), (RecursionError("too\ndeep"), "unforeseen RecursionError: "
+                                         "too deep (test_main.py, line"),
+    (KeyError("x" * 5000), "unforeseen KeyError"), (AssertionError(), "unforeseen AssertionError"),
+    (UnicodeError("\x1b[31m"), "?[31m"), (KeyboardInterrupt(), "interrupted")])
+def test_whatever_happens_is_one_line(command, monkeypatch, error, said):
+    def fail(*args, **options):
+        raise error
+    monkeypatch.setattr(verify, "problem", fail)
+    status, out, err = command("verify", "x.npy")
+    assert status == (130 if isinstance(error, KeyboardInterrupt) else 2) and out == ""
+    assert said in err and err.count("\n") == 1 and err.startswith("ksvd-ref: ")
+    assert len(err) < 1100 and "\x1b" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe of the shell")
+@pytest.mark.parametrize("rounding, want", [("128.0", 0), ("0.0", 1)])
+def test_a_closed_pipe_changes_neither_the_status_nor_the_figure(tmp_path, rounding, want):
+    np.save(tmp_path / "A.npy", np.random.default_rng(0).standard_normal((40, 30)))
+    code = "import sys, ksvd_ref.equations as e, ksvd_ref.command.main as m\n" \
+        f"e.ROUNDINGS = {rounding}\n" \
+        "sys.exit(m.main(['verify', 'A.npy', '--plot', 'A.png', '--save', 'A.npz']))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as done:
+        done.stdout.close()                             # before a line is read
+        err = done.stderr.read()
+    assert done.returncode == want and err == "saved: A.npz\nfigure written: A.png\n"
+    assert (tmp_path / "A.png").stat().st_size > 10_000 and (tmp_path / "A.npz").exists()
+
+
+def test_labels_and_names_of_files_are_cleaned(command):
+    name = "odd\x1b[31m\n.npz"
+    np.savez(name, K=np.eye(2), rows=["\x1b]0;x\x07\n\r", "y" * 100_000], columns=["u", "v"])
+    status, out, err = command("verify", name, "--plot", "out.svg")
+    assert status == 0 and "\x1b" not in out + err and len(out) < 6000
+    assert "rows labelled ?]0;x?, yyyy" in out and "odd?[31m .npz: the matrix K" in out
+    content = Path("out.svg").read_text("utf-8")
+    assert "\x1b" not in content and "\x07" not in content and len(content) < 200_000
+    np.save(name[:-1] + "y", [[np.nan]])
+    status, _, err = command("verify", name[:-1] + "y")
+    assert status == 2 and "\x1b" not in err and err.count("\n") == 1
+
+
+def test_a_missing_extra_is_named_before_any_work(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(verify, "problem", lambda options: pytest.fail("began"))
+    status, _, err = command("verify", "x.npy", "--plot", "out.png")
+    assert status == 2 and "figures need Matplotlib: pip install 'ksvd_ref[lessons]'" in err
+
+
+def test_cost_is_told_and_limited(command, monkeypatch, capsys):
+    matrix.announce(700, 700)
+    assert capsys.readouterr().err == ""
+    matrix.announce(2000, 2000)
+    assert capsys.readouterr().err == "ksvd-ref: 2000 x 2000 needs about 0.86 GB and 2 min\n"
+    for shape in ((60000, 3999, 2), (30000, 30000), (5500, 5500), (10 ** 6, 2000)):
+        with pytest.raises(ValueError, match="at most 8 GB and 30 min expected, .* primal.solve"):
+            matrix.announce(*shape)
+    matrix.announce(100_000, 100)                       # thin: N x M decides, not the short side
+    np.savez("pair.npz", Phi=np.ones((60000, 2)), Psi=np.ones((3999, 2)))
+    status, out, err = command("verify", "pair.npz")
+    assert (status, out) == (2, "") and "60000 x 3999 needs about 9 GB and" in err
+
+
+def test_one_thread_unless_the_reader_set_it():
+    code = "import os, sys, ksvd_ref.command.main as m\nm.main(['equations', 'K.12'])\n" \
+        "print([os.environ.get(x) for x in m.THREADS], file=sys.stderr)"
+    clean = {key: x for key, x in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    for more, want in (({}, ["1"] * 4), ({"OMP_NUM_THREADS": "3"}, [None, "3", None, None])):
+        done = subprocess.run([sys.executable, "-c", code], env={**clean, **more},
+                              capture_output=True, text=True)
+        assert done.stderr == f"{want}\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_table_goes_into_a_page_as_it_is(command, end, monkeypatch):
+    page = ["# A page", index.BEGIN, "old", index.END, "the end"]
+    Path("page.md").write_bytes(end.join(page).encode())
+    Path("page.md").chmod(0o640)
+    Path("link.md").symlink_to("page.md")
+    assert command("equations", "--into", "link.md")[0] == 0
+    content = Path("page.md").read_bytes().decode()
+    assert content.startswith(f"# A page{end}{index.BEGIN}{end}{end}| tag |")
+    assert content.endswith(f"{index.END}{end}the end") and "\r\n" in content or end == "\n"
+    assert ("\n" in content.replace("\r\n", "")) == (end == "\n")
+    assert Path("link.md").is_symlink() and Path("page.md").stat().st_mode & 0o777 == 0o640
+    before = Path("page.md").read_bytes()
+
+    def fail(*args):
+        raise OSError("no space left")
+    monkeypatch.setattr(os, "replace", fail)
+    assert command("equations", "--into", "page.md")[0] == 2
+    assert Path("page.md").read_bytes() == before and not list(Path().glob(".page*"))
+
+
+def test_a_bare_install_imports_everything():
+    """NumPy and autograd alone; what CI proves in an environment of its own."""
+    code = """if True:
+        import importlib, pkgutil, sys
+        BARE = {"numpy", "autograd", "ksvd_ref"} | sys.stdlib_module_names
+        class Nothing:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] not in BARE:
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Nothing())
+        import ksvd_ref
+        from ksvd_ref import *
+        for module in pkgutil.walk_packages(ksvd_ref.__path__, "ksvd_ref."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        assert {*ksvd_ref.MODULES, *ksvd_ref.WINGS} <= set(dir(ksvd_ref))
+        from ksvd_ref.command.main import main
+        assert main(["equations", "K.12"]) == 0
+        for words, extra in ((["book"], "book"), (["notebooks", "--out", "no"], "book"),
+                             (["verify", "no.npy", "--plot", "no.png"], "lessons")):
+            assert main(words) == 2, words"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("pip install") == done.stderr.count("\n") == 3

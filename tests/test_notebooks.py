@@ -57,6 +57,29 @@ def test_nothing_is_overwritten(tmp_path, lesson, capsys):
     assert mine.read_text() == "my answers"
 
 
+def test_nothing_is_written_through_a_link_to_nothing(tmp_path, lesson, capsys):
+    lesson("x = 1")
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    assert main(["notebooks", "--out", str(tmp_path / "out")]) == 2
+    assert "is a link to nothing" in capsys.readouterr().err
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "01_small.ipynb").symlink_to(tmp_path / "nowhere")
+    assert main(["notebooks", "--out", str(tmp_path / "new")]) == 2
+    assert "01_small.ipynb is already there" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists() and not (tmp_path / "new" / "vowels.py").exists()
+
+
+@pytest.mark.parametrize("page", [
+    "<p>made by the ksvd_ref book, I think</p>", "<meta name=generator content=x> ksvd_ref book"])
+def test_a_page_that_mentions_the_program_is_no_earlier_book(tmp_path, capsys, page):
+    (tmp_path / "index.html").write_text(page)
+    assert main(["book", "--out", str(tmp_path)]) == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert (tmp_path / "index.html").read_text() == page
+    (tmp_path / "index.html").write_bytes(b"\xff\xfe")
+    assert main(["book", "--out", str(tmp_path)]) == 2
+
+
 @pytest.mark.parametrize("number, message", [(0, "from 1 to 12"), (13, "from 1 to 12")])
 def test_no_such_lesson(number, message):
     with pytest.raises(ValueError, match=message):

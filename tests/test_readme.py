@@ -29,7 +29,9 @@ def desk(tmp_path, monkeypatch):
         np.savetxt(tmp_path / f"{name.partition('.')[0]}.csv", rng.standard_normal(shape),
                    delimiter=",")
     half = "def score_new_row(phi_new, H_r, Psi):\n    return H_r.T @ (Psi @ phi_new)\n"
-    for name in ("mywork.py", "work_1.py"):
+    np.savez(tmp_path / "DUMP.npz", attn=rng.standard_normal((2, 4, 5, 5)), other=np.eye(2))
+    (tmp_path / "class").mkdir()
+    for name in ("mywork.py", "work_1.py", "class/a.py"):
         (tmp_path / name).write_text(half)
     shutil.copytree(ROOT / "ksvd_ref" / "data", tmp_path / "ksvd_ref" / "data")
     monkeypatch.chdir(tmp_path)

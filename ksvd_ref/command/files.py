@@ -1,135 +1,219 @@
-"""The reader's own numbers: arrays from .npy, .npz, .csv, .tsv and .txt files, for the command.
+"""The reader's own files: arrays of .npy and .npz, tables of .csv, .tsv and .txt, for the command.
+
+The header of a NumPy file is read first, so that a shape can be judged before anything is unpacked;
+what is pickled is never opened. Text: tables.py.
 
 No equation: it reads files.
 """
-import csv
+import io
+import math
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .tables import table
+
+LABELS = "rows", "columns", "names", "labels"       # the last two: of both
+SPARSE = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
+TEXT = 1 << 30                                      # bytes of the largest text
+
+
+class Array(NamedTuple):
+    """An array that is not loaded yet."""
+
+    shape: tuple
+    dtype: Any
+    load: Any           # load(index=()) is the array, or its part at an index of the first axes
+
 
 class File(NamedTuple):
     """Arrays of a file by name ("A" if the file has no names), and labels if it has them."""
 
-    arrays: Any       # {name: array}
-    rows: Any         # list of str, or None
-    columns: Any      # list of str, or None
+    arrays: dict        # {name: Array}
+    rows: Any           # list of str, or None
+    columns: Any        # list of str, or None
+    taken: dict         # of a text: its "separator" and "decimal" mark
+    remarks: list       # what was left out, and what may be meant otherwise
 
 
-def read(path):
-    r"""Arrays of a .npy, .npz, .csv, .tsv or .txt file, with the labels that it holds.
+def read(path, **said):
+    r"""The File at a path, or on standard input where that is "-".
 
-    A text table may have a header row and a label column. In an .npz, text arrays named rows,
-    columns, names (of both) or labels (of both) are labels. Refused, with what was found and what
-    is wanted: no numbers, pickled objects, rows of different length, text inside the table.
+    In an .npz, text named rows, columns, names (of both) or labels (of both) are labels. said:
+    what the reader says of a text, see `tables.table`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "points.csv")
     ...     _ = path.write_text("player,win,draw\nAnn,2,1\nBob,0,1\n")
-    ...     read(path)
-    File(arrays={'A': array([[2., 1.], [0., 1.]])}, rows=['Ann', 'Bob'], columns=['win', 'draw'])
+    ...     found = read(path)
+    >>> found.arrays["A"].load(), found.rows, found.columns
+    (array([[2., 1.],
+           [0., 1.]]), ['Ann', 'Bob'], ['win', 'draw'])
     """
     path = Path(path)
     suffix = path.suffix.lower()
+    source = io.BytesIO(sys.stdin.buffer.read()) if str(path) == "-" else path
+    if source is not path:
+        start = source.getvalue()[:6]
+        suffix = {b"\x93NUMPY": ".npy"}.get(start, ".npz" if start[:4] == b"PK\3\4" else ".txt")
+    if suffix not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
+        raise ValueError("a .npy, .npz, .csv, .tsv or .txt file expected, found "
+                         f"{'the ending ' + suffix if suffix else 'a name without an ending'}")
     if suffix in (".npy", ".npz"):
-        return _read_numpy(path)
-    if suffix in (".csv", ".tsv", ".txt"):
-        return _read_text(path, suffix)
-    raise ValueError("a .npy, .npz, .csv, .tsv or .txt file expected, "
-                     f"found {'the ending ' + suffix if suffix else 'a name without an ending'}")
+        if {x for x in said.values() if x is not None}:
+            raise ValueError("--header, --labels, --delimiter and --decimal are for text tables, "
+                             f"found {suffix}")
+        return _numpy(source, suffix)
+    if source is path and path.stat().st_size > TEXT:
+        raise ValueError("a text of at most 1 GB expected: save the numbers by numpy.save")
+    content = source.read_bytes() if source is path else source.getvalue()
+    found = table(content, suffix=suffix, **said)
+    return File({"A": _kept(found.A)}, *found[1:])
 
 
-def _read_numpy(path):
-    with path.open("rb") as stream:
+def _kept(A):
+    return Array(A.shape, A.dtype, lambda index=(): A[index] if index else A)
+
+
+def _numpy(source, suffix):
+    try:
+        if suffix == ".npy":
+            with _opened(source) as stream:
+                stored = {"A": _header(stream)}
+            members = {"A": None}
+        else:
+            with zipfile.ZipFile(source) as archive:
+                members = {name.removesuffix(".npy"): name for name in archive.namelist()
+                           if name.endswith(".npy")}
+                stored = {}
+                for name, member in members.items():
+                    with archive.open(member) as stream:
+                        stored[name] = _header(stream)
+    except OSError:
+        raise
+    except Exception as error:          # ValueError, EOFError, BadZipFile, SyntaxError, ...
+        raise ValueError(_damaged(error)) from error
+    arrays = {name: Array(*header[:2], _loader(source, members[name]))
+              for name, header in stored.items()}
+    return _sorted(arrays)
+
+
+def _sorted(arrays):
+    """The File of stored arrays: what is sparse, a structure, a label, pickled."""
+    pickled = [name for name, array in arrays.items() if array.dtype.hasobject]
+    remarks = [f"{name}: pickled, left out" for name in pickled]
+    arrays = {name: array for name, array in arrays.items() if name not in pickled}
+    if {"format", "shape", "data"} <= set(arrays):
+        return File({"A": _dense(arrays)}, None, None, {}, remarks)
+    labels = {name: _labels(arrays.pop(name)) for name in LABELS if name in arrays
+              and arrays[name].dtype.kind in "USiuM" and len(arrays[name].shape) == 1}
+    if pickled and not arrays:
+        raise ValueError("numbers written by numpy.save or numpy.savez expected, found pickled "
+                         "objects, which are not opened: save numpy.asarray(..., float)")
+    text = {name for name, array in arrays.items()
+            if array.dtype.kind in "US" and len(array.shape) == 1 and len(arrays) > 1}
+    arrays = {name: array for name, array in arrays.items() if name not in text}
+    both = labels.get("names", labels.get("labels"))
+    rows, columns = labels.get("rows", both), labels.get("columns", both)
+    for name, array in arrays.items():
+        if array.dtype.names and len(arrays) == 1:
+            arrays[name], rows, columns = _structure(array, rows)
+    return File(arrays, rows, columns, {}, remarks)
+
+
+def _header(stream):
+    """Shape, dtype and order of the array that begins here, which stays where it is."""
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
+        np.lib.format.read_array_header_2_0)        # 3.0 differs in the letters of names only
+    shape, fortran, dtype = read_header(stream)
+    return shape, dtype, fortran
+
+
+def _opened(source):
+    return io.BytesIO(source.getvalue()) if isinstance(source, io.BytesIO) else source.open("rb")
+
+
+def _loader(source, member):
+    """The function that reads one stored array, or the part of it at an index."""
+    def load(index=()):
         try:
-            found = np.load(stream, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                found = {"A": found}
-            arrays = {name: found[name] for name in found}
-        except Exception as error:      # ValueError, EOFError, BadZipFile, SyntaxError, ...
-            reason = (str(error).splitlines() or ["damaged"])[0]
-            raise ValueError("numbers written by numpy.save or numpy.savez expected, "
-                             f"found something else ({reason})") from error
-    text = {name: [str(x) for x in array] for name, array in arrays.items()
-            if array.dtype.kind == "U" and array.ndim == 1}
-    both = text.get("names", text.get("labels"))
-    return File({name: _real(array) for name, array in arrays.items() if name not in text},
-                text.get("rows", both), text.get("columns", both))
+            if member is None:
+                with _opened(source) as stream:
+                    return _part(stream, index)
+            with zipfile.ZipFile(source) as archive, archive.open(member) as stream:
+                return _part(stream, index)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise ValueError(_damaged(error)) from error
+    return load
 
 
-def _real(array):
-    """float16, longdouble and big-endian as float64; as_array refuses what is no number."""
-    plain = array.dtype.kind != "f" or array.dtype in (np.float32, np.float64)
-    return array if plain else array.astype(np.float64)
+def _part(stream, index):
+    shape, dtype, fortran = _header(stream)
+    if not fortran:                                 # the part lies in one piece
+        first = 0
+        for n, length in zip(index, shape):
+            first = first * length + n
+        shape = shape[len(index):]
+        stream.seek(first * math.prod(shape) * dtype.itemsize, 1)
+    content = stream.read(math.prod(shape) * dtype.itemsize)
+    A = np.frombuffer(content, dtype, math.prod(shape)).reshape(shape, order="FC"[not fortran])
+    A = A[index] if fortran and index else A
+    # longdouble, float16 and big-endian as float64; as_array refuses what is no number
+    plain = dtype.kind != "f" or dtype in (np.float32, np.float64)
+    return A.copy() if plain else A.astype(np.float64)
 
 
-def _read_text(path, suffix):
-    table = _cells(path, suffix)
-    first = table[0][1]
-    corner = first[0] == "" and len(first) > 1          # as pandas writes an index
-    header = corner or all(_number(cell) is None for cell in first[1:] or first)
-    body = table[header:]
-    if not body:
-        raise ValueError("a table of numbers expected, found only a header")
-    # A label column: no first cell is a number, or the header has an empty corner above it.
-    labelled = corner or all(_number(row[0]) is None for _, row in body)
-    if len(body[0][1]) == labelled:
-        raise ValueError("a table of numbers expected, found only labels"
-                         + " (cells of a .tsv are separated by tabs)" * (suffix == ".tsv"))
-    for n, row in body if labelled and not corner else ():
-        if set(row[0]) <= set("0123456789.,_+-−%$€ "):
-            raise ValueError(f"a name, or a number with a decimal point and nothing else expected, "
-                             f"found {row[0]!r} in line {n}, column 1")
-    A = _numbers(body, labelled)
-    width, columns = A.shape[1], first if header else None
-    if header and len(columns) not in (width, width + labelled):
-        raise ValueError(f"a header of {width} names expected, found {len(columns)} in line "
-                         f"{table[0][0]}")
-    columns = columns and columns[-width:]              # the cell above the labels may be missing
-    return File({"A": A}, [row[0] for _, row in body] if labelled else None, columns)
+def _damaged(error):
+    return ("numbers written by numpy.save or numpy.savez expected, found something else "
+            f"({(str(error).splitlines() or ['damaged'])[0]})")
 
 
-def _cells(path, suffix):
-    """The rows of a text table, each with the number of its line."""
-    try:
-        lines = list(enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1))
-    except UnicodeDecodeError as error:
-        raise ValueError("text in UTF-8 expected, found other bytes") from error
-    lines = [(n, line) for n, line in lines if line.strip()]
-    while lines and (lines[0][1] + " ").startswith("# "):  # savetxt writes these
-        del lines[0]
-    if not lines:
-        raise ValueError("a table of numbers expected, found an empty file")
-    mark = "\t" if suffix == ".tsv" else max(",;\t", key=lines[0][1].count)
-    try:
-        return [(n, line.split() if mark not in line else
-                 [cell.strip() for cell in next(csv.reader([line], delimiter=mark))])
-                for n, line in lines]
-    except csv.Error as error:
-        raise ValueError(f"a table of numbers expected, found something else ({error})") from error
+def _labels(array):
+    return [x.decode(errors="replace") if isinstance(x, bytes) else str(x) for x in array.load()]
 
 
-def _numbers(body, labelled):
-    """The matrix of a table, whose first column may hold labels."""
-    width = len(body[0][1])
-    A = np.empty((len(body), width - labelled))
-    for i, (n, row) in enumerate(body):
-        if len(row) != width:
-            raise ValueError(f"rows of one length expected, found {len(row)} cells in line {n} "
-                             f"after {width} in line {body[0][0]}")
-        for j, cell in enumerate(row[labelled:]):
-            value = _number(cell)
-            if value is None:
-                raise ValueError(f"a number expected, found {cell!r} in line {n}, "
-                                 f"column {j + labelled + 1}")
-            A[i, j] = value
-    return A
+def _structure(array, rows):
+    """A structured array: its fields of numbers are columns, one of text names the rows."""
+    fields = {name: array.dtype[name] for name in array.dtype.names}
+    text = [name for name, dtype in fields.items() if dtype.kind in "USM"]
+    numbers = [name for name, dtype in fields.items() if dtype.kind in "fiub" and not dtype.shape]
+    if len(array.shape) != 1 or len(text) > 1 or len(text) + len(numbers) < len(fields):
+        raise ValueError("a structured array of one axis with fields of numbers, and at most one "
+                         f"of text, expected, found {array.dtype} of shape {array.shape}")
+
+    def load(index=()):
+        whole = array.load()
+        return np.stack([whole[name].astype(float) for name in numbers], axis=1)
+    if text:
+        rows = _labels(Array(array.shape, fields[text[0]], lambda: array.load()[text[0]]))
+    return Array((*array.shape, len(numbers)), np.dtype(float), load), rows, numbers
 
 
-def _number(cell):
-    try:
-        return None if "_" in cell else float(cell)     # Python reads 1_000, no other program does
-    except ValueError:
-        return None
+def _dense(arrays):
+    """The matrix that scipy.sparse.save_npz wrote."""
+    kind, shape = arrays["format"].load().item(), tuple(map(int, arrays["shape"].load()))
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    parts = SPARSE.get(kind, ())
+    if len(shape) != 2 or not parts or not set(parts) <= set(arrays):
+        raise ValueError(f"a sparse matrix in csr, csc or coo expected, found {kind[:20]} of shape "
+                         f"{shape}: numpy.save('dense.npy', scipy.sparse.load_npz(FILE).toarray())")
+
+    def load(index=()):
+        data, one, two = (arrays[name].load() for name in ("data", *parts))
+        if kind != "coo":
+            one, two = np.repeat(np.arange(len(two) - 1), np.diff(two)), one
+        if kind == "csc":
+            one, two = two, one
+        if min(one.min(initial=0), two.min(initial=0)) < 0:
+            raise ValueError("indices from 0 on expected in the sparse matrix, found negative ones")
+        A = np.zeros(shape, np.result_type(data.dtype, np.float32))
+        np.add.at(A, (one, two), data)
+        return A
+    return Array(shape, arrays["data"].dtype, load)

@@ -1,16 +1,28 @@
 """The command line: every equation on a real attention head, or on the reader's own matrix.
 
-And every check of the exercises on the reader's own answers. Modules load when they are named,
+And the course from a shell: lessons.py. Modules load when they are named,
 NumPy only when there is something to compute, so that --help answers at once.
 """
 import argparse
-import csv
+import contextlib
+import errno
 import os
+import re
 import sys
-import textwrap
+import traceback
 from pathlib import Path
 
-from .. import command, course
+from .. import __version__, command, course
+
+THREADS = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
+EXAMPLES = """examples:
+  ksvd-ref                                          every equation on an attention head
+  ksvd-ref verify points.csv --plot points.png      the same for a matrix of yours, and a figure
+  ksvd-ref verify X.csv Z.csv --kernel rbf --gamma 0.5
+  ksvd-ref verify dump.npz --array attn --index 0,3
+  ksvd-ref verify - --json < points.csv             from standard input, for a program
+  ksvd-ref equations K.12                           what one equation says, and where it is
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,8 +32,35 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see ksvd-ref --help)")
 
 
+class Stream:
+    """An output whose reader may go (ksvd-ref | head): what nobody reads is dropped."""
+
+    def __init__(self, stream):
+        self.stream, self.read = stream, True
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def _try(self, what, *args):
+        try:
+            return what(*args) if self.read else None
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EINVAL):
+                raise
+            self.read = False
+            with contextlib.suppress(OSError, ValueError):      # Python flushes it again at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+
+    def write(self, text):
+        self._try(self.stream.write, text)
+        return len(text)
+
+    def flush(self):
+        self._try(self.stream.flush)
+
+
 def main(argv=None):
-    """Run the command; the exit status is 0 if all equations hold, 1 if not, 2 for bad input.
+    """Run the command; the exit status is 0 if all equations hold, 1 if not, 2 for all else.
 
     >>> main(["equations", "K.12"])                             # doctest: +ELLIPSIS
     K.12  Wₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ
@@ -32,27 +71,56 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):
             # Formulas are Unicode in any locale, and names of files are any bytes.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    try:
-        options = _parser().parse_args(argv)
-        status = options.run(options)
-        if sys.stdout:
-            sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("ksvd-ref: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:                         # ksvd-ref | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (OSError, TypeError, ValueError, ImportError) as error:
-        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    if "numpy" not in sys.modules and not set(THREADS) & set(os.environ):
+        os.environ.update(dict.fromkeys(THREADS, "1"))  # a second BLAS thread is slower here
+    with contextlib.redirect_stdout(Stream(sys.stdout)) if sys.stdout else contextlib.nullcontext():
+        try:
+            options = _parser().parse_args(_joined(sys.argv[1:] if argv is None else argv))
+            return options.run(options)
+        except KeyboardInterrupt:
+            return _failed("interrupted", 130)
+        except (OSError, TypeError, ValueError, ImportError) as error:
+            return _failed(error)
+        except MemoryError as error:
+            return _failed(f"out of memory: {error}".removesuffix(": "))
+        except Exception as error:                  # status 1 is kept for what does not hold
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            return _failed(f"unforeseen {type(error).__name__}: {error} "
+                           f"({Path(frame.filename).name}, line {frame.lineno}): please report it")
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+
+
+def _failed(what, status=2):
+    line = " ".join(str(what).split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    print("ksvd-ref: " + (line if len(line) < 1000 else line[:1000] + " ..."), file=sys.stderr)
+    return status
+
+
+def _joined(argv):
+    """Words in which a negative number is the value of the option before it, as in --coef0 -1e-3.
+
+    >>> _joined(["verify", "X.npy", "--coef0", "-1e-3", "--index", "-1,2"])
+    ['verify', 'X.npy', '--coef0=-1e-3', '--index=-1,2']
+    """
+    words = []
+    for word in argv:
+        if words and re.fullmatch("--[a-z0-9]+", words[-1]) and re.fullmatch(
+                r"-[0-9.][0-9.,eE+-]*", word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _parser():
     top = Parser(prog="ksvd-ref", description="Every equation of the kernel SVD, checked on a "
-                 "matrix. Without a command: on an attention head of a pretrained language model.")
+                 "matrix. Without a command: on an attention head of a pretrained language model.",
+                 epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.set_defaults(run=lambda options: command.verify.demo())
+    top.add_argument("--version", action="version", version=f"ksvd-ref {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     def add(name, run, help, description):
@@ -61,7 +129,8 @@ def _parser():
         return one.add_argument
     _verify_options(add("verify", lambda options: command.verify.verify_files(options),
                         "the same for your own matrix or data",
-                        "Check every equation on your own matrix."))
+                        "Check every equation on your own matrix. Status 0: all hold; 1: one does "
+                        "not; 2: anything else."))
     option = add("equations", list_equations,
                  "list the equations: statement, source, function, lesson, test",
                  "List the equations: tag, statement, source, functions, lessons, tests.")
@@ -74,7 +143,7 @@ def _parser():
 
 def _verify_options(option):
     option("file", metavar="FILE", type=Path, help=".npy, .npz (an array K or A, or a pair Phi, "
-           "Psi or Q, K or X, Z), .csv, .tsv or .txt")
+           "Psi or Q, K or X, Z), .csv, .tsv or .txt; - reads standard input")
     option("file2", metavar="FILE2", type=Path, nargs="?",
            help="FILE and FILE2 are then the data X and Z of the kernel")
     option("--rank", type=int, metavar="S",
@@ -88,26 +157,48 @@ def _verify_options(option):
             kernel for kernel, has in command.KERNELS.items() if name in has))
     option("--plot", metavar="OUT", type=Path,
            help="draw the matrix, its spectrum and both embeddings (.png, .pdf, .svg)")
+    option("--save", metavar="OUT", type=Path,
+           help="write sigma, H_e, H_r, W_e, W_r, E, R and the labels (.npz)")
     option("--json", action="store_true", help="print the result as JSON")
+    option("--array", metavar="NAME", help="the array of an .npz that is the matrix")
+    option("--index", metavar="I,J", type=_index,
+           help="one matrix of an array with more axes, such as 0,3 of (layers, heads, N, N)")
+    for name, what in (("header", "the first row of a table holds names"),
+                       ("labels", "the first column of a table holds names")):
+        option(f"--{name}", action=argparse.BooleanOptionalAction, help=f"{what}, or not")
+    option("--delimiter", metavar="D", help="between the cells of a table: a character, or tab")
+    option("--decimal", choices=(".", ","), help="the decimal mark of a table")
+
+
+def _index(text):
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"numbers such as 0,3 expected, got {text}") from None
 
 
 def _course_commands(add):
-    option = add("book", write_book, "run the lessons and write them as a static site",
+    option = add("book", lambda options: command.lessons.book(options),
+                 "run the lessons and write them as a static site",
                  "Run the lessons and write them as a static site.")
     option("--out", metavar="DIR", type=Path, default=Path("book"),
            help="a new folder, or an earlier book (default: book)")
     option("--lesson", metavar="N", type=int, help="only this lesson")
-    option = add("notebooks", write_notebooks, "write the lessons as Jupyter notebooks",
+    option = add("notebooks", lambda options: command.lessons.notebooks(options),
+                 "write the lessons as Jupyter notebooks",
                  "Write the lessons as Jupyter notebooks.")
     option("--out", metavar="DIR", type=Path, required=True,
            help="a folder without earlier notebooks")
-    option = add("check", check_files, "your answers to the exercises of the lessons",
+    option = add("check", lambda options: command.lessons.check(options),
+                 "your answers to the exercises of the lessons",
                  "Run the checks of the exercises on your own file. It may be a whole lesson or "
                  "your functions alone.")
-    option("files", metavar="FILE", type=Path, nargs="+", help="a .py or .ipynb file")
+    option("files", metavar="FILE", type=Path, nargs="+",
+           help="a .py or .ipynb file, or a folder of them")
     option("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
     option("--csv", action="store_true", help="one row for each file, for a class; an empty cell "
-           "is an exercise not attempted")
+           "is an exercise not attempted, the last column says why points are missing")
+    option("--feedback", metavar="DIR", type=Path, help="write a text for each file into DIR")
     option("--seconds", type=float, metavar="T", default=20.0,
            help="time limit of one exercise (default: 20)")
 
@@ -124,7 +215,7 @@ def list_equations(options):
     if options.into and options.tags:
         raise ValueError(f"--into writes the whole table, got the tags {', '.join(options.tags)}")
     if options.into:
-        options.into.write_text(index.renewed(options.into.read_text("utf-8")), "utf-8")
+        _renew(options.into.resolve(), index)
         return 0
     chosen = [found[tag] for tag in options.tags or found]
     print("\n".join(map(index.text, chosen)))
@@ -133,70 +224,17 @@ def list_equations(options):
     return 0
 
 
-def write_book(options):
-    """The lessons as a static site."""
+def _renew(path, index):
+    """Put the table into a page, in the line ends that the page has: wholly or not at all."""
+    page = path.read_bytes().decode("utf-8")
+    before, begin, rest = index.renewed(page).partition(index.BEGIN)
+    inside, end, after = rest.partition(index.END)
+    if "\r\n" in page:
+        inside = inside.replace("\n", "\r\n")
+    draft = path.with_name(f".{path.name}.draft")
     try:
-        print(f"start page: {course.book.build(options.out, options.lesson)}")
-    except course.notebooks.LessonError as error:
-        print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def write_notebooks(options):
-    """The lessons as notebooks."""
-    written = course.notebooks.notebooks(options.out)
-    print(f"{len(written)} notebooks written to {options.out}, with the files that they read; "
-          f"the first is {written[0].name}")
-    return 0
-
-
-def check_files(options):
-    """The reader's answers to the exercises: a table for each file, or one row."""
-    exercises, marking = course.exercises, course.marking
-    line = exercises.one_line                       # a name may hold what steers a terminal
-    wanted = exercises.wanted(options.lesson)
-    for file in options.files:
-        if not file.is_file() or file.suffix.lower() not in (".py", ".ipynb"):
-            raise ValueError(f"{line(file)}: a file .py or .ipynb expected, found "
-                             + ("another kind" if file.exists() else "none of this name"))
-    if not 0 < options.seconds < 1e5:
-        raise ValueError("--seconds: a number above 0 and below 1e5 expected, got "
-                         f"{options.seconds:g}")
-    if options.csv:
-        _row("file", *(f"E{exercise}" for exercise in wanted), "points", "of")
-    good = True
-    for file in options.files:
-        marks, problem = marking.marks(file, lesson=options.lesson, seconds=options.seconds)
-        points = sum(mark.points or 0 for mark in marks.values())
-        good &= points == len(marks)
-        if options.csv:
-            formula = str(file)[0] in "=+-@\t\r"    # to a spreadsheet
-            _row(f"./{file}" if formula else file,
-                 *(mark.points for mark in marks.values()), points, len(marks))
-            if problem:
-                print(f"ksvd-ref: {line(file)}: {problem}", file=sys.stderr)
-        else:
-            print(line(file), "", *([problem] if problem else _table(marks, wanted)), "",
-                  f"{points} of {len(marks)} points", "", sep="\n")
-        sys.stdout.flush()
-    return 0 if good else 1
-
-
-def _row(*cells):
-    csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
-
-
-def _table(marks, wanted):
-    """A line for each exercise of the lessons attempted, one for all others."""
-    lesson = lambda exercise: int(exercise.split(".")[0])
-    tried = {lesson(exercise) for exercise, mark in marks.items() if mark.points is not None}
-    idle = sorted({lesson(exercise) for exercise in marks} - tried)
-    width = max(len(wanted[exercise][1]) for exercise in marks)
-    for exercise, (points, message) in marks.items():
-        if lesson(exercise) in tried:
-            start = f"E{exercise:6}{wanted[exercise][1]:{width}}  {points} ".replace("None", "-")
-            yield textwrap.fill(message, 100, initial_indent=start + " ",
-                                subsequent_indent=" " * len(start + " "))
-    if idle:
-        yield f"Nothing attempted in lesson{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}."
+        draft.write_bytes("".join((before, begin, inside, end, after)).encode("utf-8"))
+        draft.chmod(path.stat().st_mode & 0o777)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -8,16 +8,14 @@ import sys
 
 import numpy as np
 
-from . import KERNELS
 from .. import course, equations, features, kernels
 from ..backend import silent
-from ..inputs import as_array
 from ..solution import has_low_rank, solution
-from .files import read
+from .frame import SEPARATORS
+from .matrix import problem
 
-LARGEST = 4000              # short side of the largest matrix: less than half an hour
-PAIRS = {("Phi", "Psi"): "K = Φ Ψᵀ", ("Q", "K"): "K = QKᵀ/√d", ("X", "Z"): "K = X Zᵀ"}
-PLOTS = (".png", ".pdf", ".svg")
+PLOTS = ".png", ".pdf", ".svg"
+SMALL = 6                   # rows and columns of a matrix whose vectors are printed
 
 
 def demo():
@@ -40,41 +38,123 @@ def demo():
 
 def verify_files(options):
     """The reader's matrix."""
-    out = options.plot
-    if out and (out.suffix.lower() not in PLOTS or out.is_dir()
-                or not os.access(out.parent, os.W_OK)):
-        raise ValueError("--plot: a file .png, .pdf or .svg in a folder that can be written to "
-                         f"expected, got {out}")
-    name = " and ".join(str(file) for file in (options.file, options.file2) if file)
+    for option, out, endings in (("plot", options.plot, PLOTS), ("save", options.save, (".npz",))):
+        if out and (out.suffix.lower() not in endings or out.is_dir()
+                    or not os.access(out.parent, os.W_OK)):
+            raise ValueError(f"--{option}: a file {', '.join(endings)} in a folder that can be "
+                             f"written to expected, got {out}")
+    if options.plot:
+        course.plots.need()                         # missed before the work, not after it
+    name = _name(options, str)
     try:
-        s, rows, columns, what = _solved(options)
+        with silent():                              # an overflow is refused, once is enough
+            of = problem(options)
+            s = solution(of.Phi, of.Psi, rank=options.rank, given=of.given)
     except OSError as error:
         raise ValueError(f"{error.filename or name}: a readable file expected, found: "
                          f"{error.strerror}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from error
-    if options.json:
-        residuals = equations.residuals(s)
-        print(json.dumps({"shape": list(s.K.shape), "rank": s.rank, "components": len(s.sigma),
-                          "sigma": [float(x) for x in s.sigma * s.scale],
-                          "residuals": [residual._asdict() for residual in residuals],
-                          "remarks": s.remarks}, indent=1))
-        good = all(residual.ok for residual in residuals)
-    else:
-        print(f"{name}: {what}")
-        print(f"   rows {_few(rows)}, columns {_few(columns)}\n")
-        good = report(s)
-    if out:
-        course.plots.overview(s.K * s.scale, s.spectrum * s.scale, s.E * s.scale, s.R * s.scale,
-                              rows=rows, columns=columns,
-                              title=options.file.name).savefig(out, dpi=150)
-        print(f"figure written: {out}", file=sys.stderr)
+    good = (_json if options.json else _text)(name, of, s)
+    if options.save:
+        np.savez(options.save, **halves(of, s), **{
+            side: names for side, names in (("rows", of.rows), ("columns", of.columns)) if names})
+        print(f"saved: {_shown(options.save)}", file=sys.stderr)
+    if options.plot:
+        _draw(options, of, s)
+        print(f"figure written: {_shown(options.plot)}", file=sys.stderr)
     return 0 if good else 1
+
+
+def halves(of, s):
+    """Sigma and both halves in the units of the reader's K: E = K H_r, W_e = Psi^T H_r as they are.
+
+    The dual vectors are those in the basis of the primal, which a repeated sigma leaves free.
+    """
+    H_e, H_r = s.aligned
+    norms = [abs(A).max() / abs(unit).max() for A, unit in ((of.Phi, s.Phi), (of.Psi, s.Psi))]
+    return {"sigma": s.sigma * s.scale, "H_e": H_e, "H_r": H_r, "W_e": s.W_e * norms[1],
+            "W_r": s.W_r * norms[0], "E": s.K @ H_r * s.scale, "R": s.K.T @ H_e * s.scale}
+
+
+def _json(name, of, s):
+    residuals = equations.residuals(s)
+    print(json.dumps({"shape": list(s.K.shape), "rank": s.rank, "components": len(s.sigma),
+                      "sigma": [float(x) for x in s.sigma * s.scale],
+                      "rows": of.rows, "columns": of.columns,
+                      "separator": of.taken[0].get("separator"),
+                      "decimal": of.taken[0].get("decimal"),
+                      "remarks": [*of.remarks, *s.remarks],
+                      "residuals": [residual._asdict() for residual in residuals]}, indent=1))
+    return all(residual.ok for residual in residuals)
+
+
+def _text(name, of, s):
+    print(f"{name}: {of.what}")
+    print(f"   rows {_few(of.rows)}, columns {_few(of.columns)}")
+    for taken in filter(None, of.taken):
+        mark = taken["separator"]
+        cells = f"with {SEPARATORS.get(mark, mark)} between cells" if mark else "of one column"
+        print(f"   read as a table {cells}, decimal "
+              f"{'comma' if taken['decimal'] == ',' else 'point'}, "
+              f"{'a' if taken['header'] else 'no'} header, "
+              f"{'a' if taken['labels'] else 'no'} column of labels")
+    for remark in of.remarks:
+        print(f"   remark: {_shown(remark, 200)}")
+    print()
+    good = report(s)
+    if max(s.K.shape) <= SMALL:
+        _vectors(halves(of, s))
+    return good
+
+
+def _vectors(parts):
+    """The two halves, for who checks by hand."""
+    print("\n   the vectors, to check by hand (E = K Hᵣ = Hₑ Σ, R = Kᵀ Hₑ = Hᵣ Σ):\n")
+    for name in ("sigma", "H_e", "H_r", "W_e", "W_r"):
+        A = np.atleast_2d(parts[name])
+        A = np.where(abs(A) < 1e-15 * abs(A).max(), 0.0, A)
+        if len(A) > SMALL:
+            print(f"   {name:6}{A.shape[0]} x {A.shape[1]}: --save writes it")
+        for n, row in enumerate(A[:len(A) * (len(A) <= SMALL)]):
+            print(f"   {name * (n == 0):6}" + "".join(f" {x:12.6g}" for x in row))
+
+
+def _draw(options, of, s):
+    """The figure; what it names and what it leaves out stand above it."""
+    what, _, _ = of.what.partition(";")
+    name = _name(options, lambda file: file.name)
+    kept, rest = len(s.sigma), len(s.spectrum) - s.rank
+    course.plots.save(options.plot, s.K * s.scale, s.spectrum * s.scale, s.E * s.scale,
+                      s.R * s.scale, rows=of.rows, columns=of.columns, title=(
+                          f"{name}: {what}\n{s.K.shape[0]} x {s.K.shape[1]}, numerical rank "
+                          f"{s.rank}: {kept} kept" + f", {s.rank - kept} left out" * (
+                              kept < s.rank) + f", {rest} more rounding" * (rest > 0)))
+
+
+def _name(options, of):
+    return " and ".join("standard input" if str(file) == "-" else _shown(of(file))
+                        for file in (options.file, options.file2) if file)
+
+
+def _shown(text, most=60):
+    """Text from outside, in one line that any terminal can show."""
+    return course.exercises.one_line(text, most=most)
+
+
+def _few(labels):
+    if not labels:
+        return "without labels"
+    return "labelled " + ", ".join(_shown(label, 24) for label in labels[:3]) + (
+        ", ..." * (len(labels) > 3))
 
 
 def report(s):
     """Print shape, rank, spectrum and one line per equation; True if all equations hold."""
     N, M = s.K.shape
+    found = equations.residuals(s)
+    print(f"   tolerance  {found[0].tolerance:.1e} of σ₁: a difference up to here is rounding "
+          f"({equations.ROUNDINGS:g} √max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁)")
     route = "block Golub–Kahan" if has_low_rank(N, M, s.Phi.shape[1]) else "the SVD"
     print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components; dual by "
           f"{route}, primal from {s.Phi.shape[1]} features")
@@ -87,16 +167,13 @@ def report(s):
     print("   share σ²  " + "".join(f" {x:8.2f}%" for x in share[:shown]) + more + "  cumulative\n")
     for remark in s.remarks:
         print(f"   Remark: {remark}.\n")
-    found = equations.residuals(s)
     counted, others = ([residual for residual in found if bool(residual.follows_from) == follows]
                        for follows in (False, True))
     _lines(counted)
     print("\n   What follows from those in brackets, and is not counted:")
     _lines(others)
     print(f"\n   {sum(residual.ok for residual in counted)} of {len(counted)} equations hold. The "
-          "number is how far both sides of one differ, relative to σ₁;\n"
-          f"   up to {found[0].tolerance:.1e} is rounding "
-          f"({equations.ROUNDINGS:g} √max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁).")
+          "number is how far both sides of one differ, relative to σ₁.")
     return all(residual.ok for residual in found)
 
 
@@ -105,93 +182,3 @@ def _lines(residuals):
     for tag, statement, _, value, _, ok, source in residuals:
         print(f"   {tag:5s} {statement:{width}s} {value:7.1e}  {'ok' if ok else 'DOES NOT HOLD'}"
               f"{f'  ({source})' if source else ''}")
-
-
-def _solved(options):
-    """The solution of the reader's matrix, labels, and a sentence that says what it is."""
-    with silent():                                  # an overflow is refused, once is enough
-        Phi, Psi, given, rows, columns, what = _features(options)
-        N, M = len(Phi), len(Psi)
-        if min(N, M) > 700 and not has_low_rank(N, M, Phi.shape[1]):
-            minutes = 0.4 * (min(N, M) / 1000) ** 3                        # measured on one core
-            print(f"{N} x {M}: this will take about {max(1, round(minutes))} min", file=sys.stderr)
-        return solution(Phi, Psi, rank=options.rank, given=given), rows, columns, what
-
-
-def _features(options):
-    """Phi, Psi, K if they are its compatible maps, labels, and a sentence that says what K is."""
-    kernel, parameters = _kernel(options)
-    X, Z, pair, rows, columns = _data(options)
-    centred = ", centred" if options.center else ""
-    if pair and kernel == "linear":
-        if pair == ("Q", "K"):
-            X, Z = X / X.shape[1] ** 0.25, Z / Z.shape[1] ** 0.25
-        if options.center:
-            X, Z = X - X.mean(axis=0), Z - Z.mean(axis=0)
-        return X, Z, None, rows, columns, PAIRS.get(pair, "K = X Xᵀ") + centred
-    K = getattr(kernels, kernel)(X, Z, **parameters) if pair else X
-    if options.center:
-        raw, K = K, kernels.center(K)
-        if not abs(K).max() > 1e3 * np.finfo(K.dtype).eps * abs(raw).max():
-            raise ValueError("a matrix that differs from its means expected, found nothing but "
-                             "rounding left after --center")
-    what = f"K = the {kernel} kernel of {pair[0]} and {pair[1]}" if pair else "the matrix K"
-    return *features.compatible(K), K, rows, columns, \
-        f"{what}{centred}; its own rows and columns are the features"
-
-
-def _kernel(options):
-    """Name of the kernel, and its parameters."""
-    parameters = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
-                  if getattr(options, name) is not None}
-    kernel = options.kernel or "linear"
-    if kernel not in KERNELS:
-        raise ValueError(f"--kernel: one of {', '.join(KERNELS)} expected, got {kernel}")
-    for name in parameters:
-        if name not in KERNELS[kernel]:
-            raise ValueError(f"--{name}: no such parameter, the {kernel} kernel takes "
-                             f"{' and '.join(KERNELS[kernel]) or 'none'}")
-    return kernel, parameters
-
-
-def _data(options):
-    """Two arrays and what they are called, or one of them twice and None; labels of K."""
-    arrays, rows, columns = read(options.file)
-    pair = next((names for names in PAIRS if set(names) <= set(arrays)), None)
-    if pair and not options.file2 and {"K", "A"} & set(arrays) - set(pair):
-        raise ValueError(f"one matrix or one pair expected, found {', '.join(arrays)}")
-    if options.file2:
-        second = read(options.file2)
-        X, Z, columns, pair = _one(arrays), _one(second.arrays), second.rows, ("X", "Z")
-    elif pair:
-        X, Z = arrays[pair[0]], arrays[pair[1]]
-    else:
-        X = Z = _one(arrays)
-        columns, pair = (rows, ("X", "X")) if options.kernel else (columns, None)
-    one, other = pair or ("K", "K")
-    X, Z = as_array(X, one, 2), as_array(Z, other, 2)
-    if X.shape[1] != Z.shape[1]:
-        raise ValueError(f"{one} and {other} need the same number of columns, got shapes {X.shape} "
-                         f"and {Z.shape}")
-    N, M = (len(X), len(Z)) if pair else X.shape
-    if min(N, M) > LARGEST:
-        raise ValueError(f"at most {LARGEST} on the short side expected for the dual, got "
-                         f"{(N, M)}: primal.solve(Phi, Psi) takes features with any number of rows")
-    return X, Z, pair, *(labels if labels and len(labels) == n else None
-                         for labels, n in ((rows, N), (columns, M)))
-
-
-def _one(arrays):
-    for name in ("K", "A"):
-        if name in arrays:
-            return arrays[name]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    raise ValueError("an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
-                     f"found {', '.join(arrays) or 'none'}")
-
-
-def _few(labels):
-    if not labels:
-        return "without labels"
-    return "labelled " + ", ".join(labels[:3]) + ", ..." * (len(labels) > 3)

@@ -25,6 +25,7 @@ LINKS = {"index.html": "Lessons", "findings.html": "Findings", "equations.html":
 SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
 KINDS = {"K": "The derivation", "EV": "Claims about the derivation",        # letters of tags
          "S": "Attention as a kernel smoother", "D": "Claims about smoothers"}
+GENERATOR = '<meta name="generator" content="ksvd_ref book">'     # an earlier book has it
 ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
         "%3Ctext x='2' y='14' font-size='16' fill='%230072B2'%3E%CE%A3%3C/text%3E%3C/svg%3E")
 
@@ -72,7 +73,7 @@ def _check_folder(out):
     if not (above.is_dir() and os.access(above, os.W_OK)) or out.is_symlink() and not out.exists():
         raise ValueError(f"--out: a folder that can be made and written to expected, got {out}")
     if out.exists() and (not out.is_dir() or any(out.iterdir()) and not (
-            mark.exists() and "ksvd_ref book" in mark.read_text(encoding="utf-8")[:2000])):
+            mark.is_file() and GENERATOR in mark.read_text("utf-8", "replace")[:2000])):
         raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
                          "holds something else")
 
@@ -249,7 +250,7 @@ def _document(page, order):
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="ksvd_ref book">
+{GENERATOR}
 <title>{html.escape(title)}</title>
 <link rel="stylesheet" href="{up}book.css">
 <link rel="icon" href="{ICON}">

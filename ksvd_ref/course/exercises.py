@@ -159,7 +159,8 @@ def wanted(lesson=None):
              for exercise, name in names(path.read_bytes()).items()}
     if not found:
         raise ValueError("a clone of the repository or a folder of its notebooks expected, no "
-                         f"solutions found in {folder}")
+                         f"solutions found in {folder}: work in the folder that ksvd-ref notebooks "
+                         "--out wrote, or install with pip install -e . in a clone")
     some = {exercise: task for exercise, task in found.items()
             if lesson in (None, int(exercise.split(".")[0]))}
     if not some:

@@ -45,7 +45,8 @@ def lessons(number=None):
     found = sorted(TUTORIALS.glob("[0-9]*.py"))
     if not found:
         raise ValueError("a clone of the repository expected, found no tutorials/ beside the "
-                         "package: the lessons are not part of an installed copy")
+                         "package: the lessons are not part of an installed copy; in a clone, "
+                         "pip install -e '.[book]'")
     if number is None:
         return [*found, *sorted(TUTORIALS.glob("findings.py"))]
     chosen = [path for path in found if int(path.name[:2]) == number]
@@ -83,11 +84,12 @@ def notebooks(out, paths=None):
     """
     nbformat, = need("nbformat")
     out, paths = Path(out), paths or lessons()
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out: a folder expected, {out} is a file")
+    if os.path.lexists(out) and not out.is_dir():
+        raise ValueError(f"--out: a folder expected, {out} is a "
+                         + ("file" if out.exists() else "link to nothing"))
     targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
     for target in (*targets, *(out / name for name in BESIDE)):
-        if target.exists():
+        if os.path.lexists(target):                 # a link to nothing would be written through
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
                              "somebody's work: choose another folder")
     made = {target: read(path) for target, path in targets.items()}     # before anything is written

@@ -19,7 +19,6 @@ import numpy as np
 from autograd import value_and_grad
 from autograd.extend import defvjp, primitive
 from autograd.misc.optimizers import adam
-from tqdm import tqdm
 
 from ..inputs import integer
 
@@ -73,7 +72,7 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
         bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
         return _clipped(g, clip, losses[-1], step)
 
-    with tqdm(total=steps, disable=None, leave=False) as bar:
+    with _bar(total=steps, disable=None, leave=False) as bar:
         x = optimizer(gradient, start, num_iters=steps, step_size=_Rate(rate), **options)
     if not np.isfinite(x).all():                    # the last step: no gradient comes after it
         raise FloatingPointError(f"NaN or infinite parameters after {steps} steps: is the rate "
@@ -205,7 +204,7 @@ def run_apart(commands, processes=2):
             raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{done.stderr[-2000:]}")
         return done.stdout
     with ThreadPoolExecutor(processes) as pool:
-        return list(tqdm(pool.map(run, commands), total=len(commands), disable=None, leave=False))
+        return list(_bar(pool.map(run, commands), total=len(commands), disable=None, leave=False))
 
 
 def witten_bell(text, n):
@@ -236,3 +235,12 @@ def witten_bell(text, n):
                 p = (after.get(character, 0) + len(after) * p) / (sum(after.values()) + len(after))
         return p
     return probability
+
+
+def _bar(*args, **options):
+    """A progress bar. tqdm is an extra, so the module loads without it."""
+    try:
+        from tqdm import tqdm
+    except ImportError as error:
+        raise ImportError("a progress bar needs tqdm: pip install 'ksvd_ref[lessons]'") from error
+    return tqdm(*args, **options)
