@@ -300,3 +300,32 @@ def test_a_seed_repeats_a_run():
     one, two, other = (learn(seed, steps=5)[0] for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, two)
     assert np.abs(one - other).max() > 1e-3
+
+
+def test_many_trainings_keep_nothing():
+    """autograd never forgets a primitive: one for each call would hold its model for ever."""
+    import autograd
+    from autograd.core import primitive_vjps
+    model = {"W": np.zeros((40, 50)), "b": [np.zeros(3)]}
+    training.pack(model)
+    before = len(primitive_vjps)
+    for _ in range(5):
+        vector, unpack = training.pack(model)
+        autograd.grad(lambda v: np.sum(unpack(v)["W"]))(vector)
+    assert len(primitive_vjps) == before
+
+
+def test_schedules_stay_at_their_end():
+    """Past the last step: 0 and the floor, not up again and not below."""
+    cosine, trapezoid = training.cosine_rate(1.0, 12, 4), training.trapezoid_rate(1.0, 10, 2)
+    assert [cosine(step) for step in (12, 13, 20)] == [0.0, 0.0, 0.0]
+    np.testing.assert_allclose([trapezoid(step) for step in (10, 12, 30)], 0.05, rtol=1e-13)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 0.0, np.nan, np.inf, "1"])
+def test_a_rate_is_above_zero(rate):
+    for schedule in (training.cosine_rate, training.trapezoid_rate):
+        with pytest.raises(ValueError, match="peak must be a finite number above 0, got"):
+            schedule(rate, 5, 1)
+    with pytest.raises(ValueError, match="rate must be a finite number above 0, got"):
+        training.train(lambda p, b: p["x"][0], {"x": np.zeros(1)}, [0], steps=1, rate=rate)

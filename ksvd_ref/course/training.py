@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from math import cos, pi
+from math import cos, pi, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from autograd import value_and_grad
 from autograd.extend import defvjp, primitive
 from autograd.misc.optimizers import adam
 
-from ..inputs import integer
+from ..inputs import integer, number
 
 
 class Trained(NamedTuple):
@@ -95,7 +95,8 @@ class _Rate:
     """A step size that changes: autograd's optimisers say step_size * direction once a step."""
 
     def __init__(self, rate):
-        self.rate, self.step = rate if callable(rate) else (lambda step: rate), -1
+        fixed = None if callable(rate) else number(above=0)(rate, "rate")
+        self.rate, self.step = rate if callable(rate) else (lambda step: fixed), -1
 
     def __mul__(self, direction):
         self.step += 1
@@ -133,12 +134,18 @@ def pack(params):
     if {str(leaf.dtype) for leaf in leaves} not in ({"float32"}, {"float64"}):
         raise TypeError("params must be arrays of one dtype, float32 or float64, got "
                         f"{sorted({str(leaf.dtype) for leaf in leaves}) or 'none'}")
-    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-    split = primitive(lambda vector: tuple(
-        np.reshape(part, leaf.shape) for part, leaf in zip(np.split(vector, ends), leaves)))
-    defvjp(split, lambda parts, vector: lambda g: np.concatenate([np.ravel(part) for part in g]))
+    shapes = [leaf.shape for leaf in leaves]
     return (np.concatenate([np.ravel(leaf) for leaf in leaves]),
-            lambda vector: filled(places, split(vector)))
+            lambda vector: filled(places, _split(vector, shapes)))
+
+
+@primitive                  # once for all: autograd never forgets a primitive and what it holds
+def _split(vector, shapes):
+    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
+    return tuple(map(np.reshape, np.split(vector, ends), shapes))
+
+
+defvjp(_split, lambda parts, vector, shapes: lambda g: np.concatenate(list(map(np.ravel, g))))
 
 
 def cosine_rate(peak, steps, warmup):
@@ -148,8 +155,10 @@ def cosine_rate(peak, steps, warmup):
     >>> [rate(step) for step in (0, 3, 4, 8)]
     [0.25, 1.0, 1.0, 0.5]
     """
+    peak = number(above=0)(peak, "peak")
+    part = lambda step: min(1.0, (step - warmup) / max(1, steps - warmup))     # 0 past the end
     return lambda step: peak * ((step + 1) / warmup if step < warmup else
-                                0.5 + 0.5 * cos(pi * (step - warmup) / max(1, steps - warmup)))
+                                0.5 + 0.5 * cos(pi * part(step)))
 
 
 def trapezoid_rate(peak, steps, warmup, hold=0.6, floor=0.05):
@@ -159,7 +168,9 @@ def trapezoid_rate(peak, steps, warmup, hold=0.6, floor=0.05):
     >>> [rate(step) for step in (0, 5, 6, 8)]
     [0.5, 1.0, 1.0, 0.5]
     """
-    fall = lambda step: 0.0 if step <= hold * steps else (step / steps - hold) / (1.0 - hold)
+    peak = number(above=0)(peak, "peak")
+    fall = lambda step: 0.0 if step <= hold * steps else \
+        (min(1.0, step / steps) - hold) / (1.0 - hold)          # the floor past the end
     rise = lambda step: (step + 1) / warmup if step < warmup else 1.0
     return lambda step: peak * rise(step) * (1.0 - (1.0 - floor) * fall(step))
 
