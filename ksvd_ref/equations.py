@@ -319,7 +319,7 @@ def one_sided_flip_is_wrong_by_2_sigma(s):
 
 @equation("derived", follows="K.15")
 def rotation_is_the_same_on_both_sides(s):
-    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I; QᵀΣQ = Σ only in a repeated σ, up to signs (claim V13).
+    """K (HᵣQ) = (HₑQ) (QᵀΣQ), QᵀQ = I; QᵀΣQ = Σ for signs and ties only (claim V13).
 
     K.15 in another basis, and K.15 itself only if Q keeps Σ: beside signs, a rotation within a
     repeated σ. Here Q is a reflection.

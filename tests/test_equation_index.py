@@ -113,7 +113,7 @@ def test_a_source_is_said_once_or_the_same_everywhere():
             module, function = name.rsplit(".", 1)
             doc = getattr(import_module(f"ksvd_ref.{module}"), function).__doc__
             said = re.findall(r"Source: (.+?)\.\s*(?:\n\s*\n|\Z)", doc, re.S)
-        assert said in ([], [entry.source]), f"{entry.tag}: {name} has another source"
+            assert said in ([], [entry.source]), f"{entry.tag}: {name} has another source"
 
 
 @pytest.mark.parametrize("wrap", [lambda function: function, primitive, arrays(K="N M")],
