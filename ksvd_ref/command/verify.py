@@ -172,8 +172,8 @@ def report(s):
     _lines(counted)
     print("\n   What follows from those in brackets, and is not counted:")
     _lines(others)
-    print(f"\n   {sum(residual.ok for residual in counted)} of {len(counted)} equations hold. The "
-          "number is how far both sides of one differ, relative to σ₁.")
+    print(f"\n   {sum(residual.ok for residual in counted)} of {len(counted)} equations hold. "
+          "The number is how far both\n   sides of one differ, relative to σ₁.")
     return all(residual.ok for residual in found)
 
 
