@@ -601,6 +601,17 @@ def test_hidden_keys_do_not_set_the_scale_of_features(lib):
             close(linear_attention(Q, K, V, mask=np.array(mask)), want, lib)
 
 
+@pytest.mark.parametrize("dtype, low", [("float32", -104.0), ("float64", -800.0)])
+def test_linear_attention_of_keys_that_underflow_beside_another(dtype, low):
+    """Query 0 sees the key `low` alone, whose exponential is 0: its value, as without the other."""
+    Q, K = np.zeros((2, 1), dtype), np.array([[low], [0.0]], dtype)
+    V = np.array([[3.0], [5.0]], dtype)
+    got = linear_attention(Q, K, V, mask=causal(2))
+    np.testing.assert_array_equal(got, V, strict=True)
+    slope = grad(lambda V: linear_attention(Q, K, V, mask=causal(2))[0, 0])(V)
+    np.testing.assert_array_equal(slope, np.array([[1.0], [0.0]], dtype), strict=True)
+
+
 def test_linear_attention_refuses_what_underflows():
     # the key's one large feature meets the query's vanishing one: e^-1000 and nothing beside it
     with pytest.raises(ValueError, match="scale Q and K down"):

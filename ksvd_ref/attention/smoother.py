@@ -133,8 +133,7 @@ def _ratio(G, sees, guard, name):
     if guard:
         return G / (Z + guard * (1.0 - 2.0 * xp.astype(Z < 0.0, Z.dtype)))      # away from 0
     noise = G.shape[-1] * float(xp.finfo(G.dtype).eps) * size
-    A = G / _normaliser(Z, noise, sees, name, 'use kernel="exponential", linear_attention, whose '
-                        "features are positive, or guard=1e-3")
+    A = G / _normaliser(Z, noise, sees, name)
     least = float(getval(xp.min(A)))
     if least < 0.0:                                 # linear, q = 1, keys 1, -0.999: 1000 and -999
         warnings.warn(f"{name} gave {int(xp.count_nonzero(A < 0.0))} negative weights of {A.size}, "
@@ -144,7 +143,7 @@ def _ratio(G, sees, guard, name):
     return A
 
 
-def _normaliser(Z, noise, sees, name, cure):
+def _normaliser(Z, noise, sees, name):
     """Z, with 1 in a row that sees nothing; an error where a row that sees a key has none."""
     xp = namespace(Z)
     zero = xp.abs(Z) <= noise                       # linear, q = 1, keys 1, -1: 0
@@ -152,11 +151,12 @@ def _normaliser(Z, noise, sees, name, cure):
     if xp.any(wrong):
         raise ValueError(f"the normaliser of {name} vanishes in {int(xp.count_nonzero(wrong))} of "
                          f"{Z.size} rows, where its values cancel or are all zero: there is no "
-                         f"weighted mean. Instead {cure}")
+                         'weighted mean. Instead use kernel="exponential", linear_attention, whose '
+                         "features are positive, or guard=1e-3")
     return visible(~zero, Z, 1.0)
 
 
-@arrays(Q="~* N d", K="~* M d", V="~* M d_v")
+@arrays(Q="~* N d", K="~* M d", V="~* M d_v", cure=TOO_LARGE + ": scale Q and K down")
 def linear_attention(Q, K, V, *, mask=None):
     """Smoother with finite positive features, κ(q, k) = φ(q)φ(k)ᵀ, in O(N) (Eq. S.31).
 
@@ -172,11 +172,22 @@ def linear_attention(Q, K, V, *, mask=None):
     mask = pairs(mask, Q, K, V)
     sees, seen = taking_part(mask)
     Q, K, V = shown(sees, Q, "Q"), shown(seen, K, "K"), shown(seen, V, "V")
-    K = visible(seen, K, -float("inf"))             # elu + 1 of it is 0
     # Factors of one query, and one of all keys, cancel (claim D7): exp(-104) is 0 in float32.
-    O, Z = _sums(_elu_plus_one(Q, (-1,)), _elu_plus_one(K, (-2, -1)), V, mask)
+    phi_Q, hidden = _elu_plus_one(Q, (-1,)), visible(seen, K, -float("inf"))       # elu + 1 is 0
+    O, Z = _sums(phi_Q, _elu_plus_one(hidden, (-2, -1)), V, mask)
     Z = as_array(Z, "the normaliser of elu + 1")
-    return O / _normaliser(Z, 0.0, sees, "elu + 1", "scale Q and K down, features underflow")
+    if namespace(Z).any(Z == 0.0 if sees is None else (Z == 0.0) & sees):
+        return _by_logarithms(phi_Q, K, V, mask, sees)
+    return O / visible(Z > 0.0, Z, 1.0)
+
+
+def _by_logarithms(phi_Q, K, V, mask, sees):
+    """In O(N²), where all keys that a query sees underflow beside another: keys −104, then 0."""
+    xp = namespace(phi_Q, K, V)
+    log_K = visible(K <= 0.0, K, xp.log(visible(K > 0.0, K) + 1.0))        # log(elu + 1)
+    top = xp.max(log_K, axis=-1, keepdims=True)                            # a factor of each key
+    G = _inner(phi_Q, xp.exp(log_K - top))
+    return _softmax(xp.log(G) + xp.moveaxis(top, -1, -2), mask, sees) @ V
 
 
 def _sums(phi_Q, phi_K, V, mask):
