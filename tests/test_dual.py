@@ -277,3 +277,66 @@ def test_new_points_must_fit(score, shape, words):
     with pytest.raises(ValueError) as caught:
         score(np.ones(shape), SOLUTION)
     assert f"K_new must have shape {words}" in str(caught.value)
+
+
+# --- how sure is it
+
+def sine(A, B):
+    """Of the largest angle between the spans of orthonormal columns."""
+    return np.linalg.norm(A - B @ (B.T @ A), 2)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1e-1])
+def test_singular_values_move_no_further_than_the_change(rng, size):
+    """K.45. |σ_l(K + D) − σ_l(K)| ≤ ‖D‖, to first order hₑᵀ D hᵣ. Source: textbook."""
+    K = with_spectrum(rng, 8, 6, [5.0, 4.0, 3.0, 2.0, 1.0])
+    H_e, sigma, H_r = dual.solve(K, rank=5)
+    for D in size * rng.standard_normal((5, 8, 6)):
+        moved = dual.solve(K + D, rank=5).sigma - sigma
+        assert np.all(np.abs(moved) <= np.linalg.norm(D, 2) * (1 + 1e-9))
+        first = np.sum(H_e * (D @ H_r), axis=0)
+        np.testing.assert_allclose(moved, first, rtol=0, atol=10 * np.linalg.norm(D) ** 2)
+    worst = size * np.outer(H_e[:, 1], H_r[:, 1])               # the bound is reached
+    np.testing.assert_allclose(dual.solve(K + worst).sigma[1] - sigma[1], size, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1e-1])
+def test_a_span_is_as_sure_as_its_gap(rng, size):
+    """K.46. The s leading spans of K and K + D: sine at most ‖D‖/(σ_s(K) − σ_{s+1}(K + D)).
+
+    The better of the bounds of Wedin, for both sides; a change across the gap comes within a tenth.
+
+    Source: textbook.
+    """
+    K = with_spectrum(rng, 8, 6, [5.0, 4.0, 3.0, 2.0, 1.0])
+    for s in (1, 2, 3):
+        one = dual.solve(K, rank=s)
+        across = size * np.outer(dual.solve(K, rank=5).H_e[:, s - 1],
+                                 dual.solve(K, rank=5).H_r[:, s])
+        for D in (*size * rng.standard_normal((5, 8, 6)), across):
+            other = dual.solve(K + D, rank=s + 1)
+            bound = np.linalg.norm(D, 2) / (one.sigma[-1] - other.sigma[-1])
+            for A, B in ((one.H_e, other.H_e), (one.H_r, other.H_r)):
+                assert sine(A, B[:, :s]) <= bound * (1 + 1e-9)
+    K = np.diag([1.0, 0.0])
+    D = size * np.array([[0.0, 1.0], [1.0, 0.0]])
+    other = dual.solve(K + D, rank=2)
+    bound = size / (1.0 - other.sigma[1])
+    assert 0.9 * bound <= sine(np.eye(2)[:, :1], other.H_e[:, :1]) <= bound
+
+
+def test_the_causal_filter_is_all_asymmetry():
+    """K.47. κ(x, z) = 1 for z ≤ x: eigenvalues 1/N, all of them, and σ_l = 2/((2l − 1)π).
+
+    Source: textbook.
+    """
+    N = 1000
+    K = np.tril(np.ones((N, N))) / N
+    np.testing.assert_allclose(np.diagonal(K), 1.0 / N)         # a triangle's eigenvalues
+    H_e, sigma, H_r = dual.solve(K)
+    l, x = np.arange(1, 6), (np.arange(N) + 0.5) / N
+    np.testing.assert_allclose(sigma[:5], 2.0 / ((2 * l - 1) * np.pi), rtol=1e-3 * 5)
+    u = np.sin((l - 0.5) * np.pi * x[:, None]) * (2.0 / N) ** 0.5
+    v = np.cos((l - 0.5) * np.pi * x[:, None]) * (2.0 / N) ** 0.5
+    np.testing.assert_allclose(np.abs(np.sum(u * H_e[:, :5], axis=0)), 1.0, rtol=1e-4)
+    np.testing.assert_allclose(np.abs(np.sum(v * H_r[:, :5], axis=0)), 1.0, rtol=1e-4)
