@@ -61,8 +61,8 @@ mirrored = np.triu(K) + np.triu(K, 1).T
 assert np.abs(mirrored - K).max() == 6.0            # 9 instead of 3 for the way down
 # %% [markdown]
 # The purest case is the kernel of the past, $\kappa(x, z) = 1$ for $z \le x$ on $[0, 1]$: the
-# causal filter of attention. As an $N \times N$ matrix over $N$ it is a triangle, so all its eigenvalues
-# are $1/N$ and say nothing. Its singular values are $\sigma_l = 2/((2l - 1)\pi)$ (K.47).
+# causal filter of attention. As an $N \times N$ matrix over $N$ it is a triangle, so all its
+# eigenvalues are $1/N$ and say nothing. Its singular values are $2/((2l - 1)\pi)$ (K.47).
 # %%
 past = np.tril(np.ones((1000, 1000))) / 1000
 sigma = dual.solve(past, 4).sigma

@@ -126,8 +126,9 @@ plt.show()
 # fixes signs by a rule; NumPy's and CuPy's own SVD do not.)
 #
 # How sure is each? Let $K$ change by $D$. No $\sigma$ moves further than $\|D\|$ (Weyl, K.45).
-# The span of the $s$ leading vectors turns by a sine of at most $\|D\| / (\sigma_s - \sigma'_{s+1})$,
-# the gap to the next $\sigma'$ of $K + D$ (Wedin, K.46). Within a repeated $\sigma$ there is no gap.
+# The span of the $s$ leading vectors turns by a sine of at most
+# $\|D\| / (\sigma_s - \sigma'_{s+1})$, the gap to the next $\sigma'$ of $K + D$ (Wedin, K.46).
+# Within a repeated $\sigma$ there is no gap.
 # %%
 K_3 = U * [3.0, 2.0, 1.0] @ V.T
 D = 1e-3 * rng.standard_normal((40, 30))
