@@ -171,7 +171,8 @@ def _finite(x):
 
 
 def _where(x, xp):
-    place, index = int(xp.argmax(xp.reshape(xp.astype(~xp.isfinite(x), xp.float32), (-1,)))), []
+    bad = ~xp.isfinite(xp.reshape(x, (-1,)))
+    place, index = int(xp.argmax(xp.astype(bad, xp.float32))), []
     for length in reversed(x.shape):
         place, last = divmod(place, length)
         index.insert(0, last)

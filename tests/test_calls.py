@@ -65,7 +65,14 @@ def test_every_array_is_declared_and_shown(name):
 
 
 @each
-def test_nan_is_refused_by_name(name):
+def test_refusals_name_the_argument(name):
+    """NaN, other axes and lengths, two libraries; the kinds of bad arrays are in test_inputs."""
+    nan_is_refused(name)
+    other_axes_and_lengths_are_refused(name)
+    two_libraries_are_refused(name)
+
+
+def nan_is_refused(name):
     call = CALLS[name]
     for key, place, _ in leaves(call):
         part = key if place is None else list(call.function.axes[key])[place]
@@ -73,8 +80,7 @@ def test_nan_is_refused_by_name(name):
             changed(call, key, place, with_nan)
 
 
-@each
-def test_other_axes_and_lengths_are_refused_by_name(name):
+def other_axes_and_lengths_are_refused(name):
     """An axis less; nothing in it; an axis shorter than another that has the same letter."""
     call, seen = CALLS[name], set()
     for key, place, letters in leaves(call):
@@ -92,8 +98,7 @@ def test_other_axes_and_lengths_are_refused_by_name(name):
             seen.add(letter)
 
 
-@each
-def test_two_libraries_are_refused(name):
+def two_libraries_are_refused(name):
     """One array of another library, where there are two or more."""
     found = list(leaves(CALLS[name]))
     for key, place, _ in found if len(found) > 1 else ():

@@ -311,7 +311,7 @@ def test_many_trainings_keep_nothing():
     before = len(primitive_vjps)
     for _ in range(5):
         vector, unpack = training.pack(model)
-        autograd.grad(lambda v: np.sum(unpack(v)["W"]))(vector)
+        autograd.grad(lambda v: unpack(v)["W"][0, 0])(vector)
     assert len(primitive_vjps) == before
 
 

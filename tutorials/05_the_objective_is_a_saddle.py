@@ -51,8 +51,8 @@ assert close(g_e, by_autograd[0]) and close(g_r, by_autograd[1])
 # %% [markdown]
 # Written out, $J$ is a sum over components, which do not mix (V42), and the gradient has a column
 # for each (V43; the other side is the mirror image):
-# $$J = \sum_l\Big(\tfrac{\lambda_l}2\sum_i e_{il}^2 + \tfrac{\lambda_l}2\sum_j r_{jl}^2
-#   - w_{el}^\top w_{rl}\Big), \qquad
+# $$J = \sum_l\Big(\tfrac{\lambda_l}2\sum_i e_{il}^2 + \tfrac{\lambda_l}2\sum_j r_{jl}^2 -
+# w_{el}^\top w_{rl}\Big), \qquad
 # \frac{\partial J}{\partial w_{el}} = \lambda_l\sum_i e_{il}\,\varphi(x_i) - w_{rl}.$$
 # It is compared where $J \ne 0$: at a solution 7 times $J$ would do as well.
 # %%
