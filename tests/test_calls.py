@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from autograd import grad
 from calls import BARE, OPEN, OTHERS, flat, public, table
+from conftest import LIBRARIES
 
 CALLS = table()
 ROUGH = {*(name for name in CALLS if "gradients" in name), "large.golub_kahan", "large.factor",
@@ -120,15 +121,18 @@ def test_pure(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_library_dtype_and_device_are_kept(name, lib):
+def test_library_dtype_and_device_are_kept(name):
     """On every library and device the numbers of NumPy's float64.
 
     Tolerance: a few roundings of a decomposition whose sigma differ by 0.3 or more.
     """
-    want, got = CALLS[name].run(), CALLS[name].run(lambda A: lib.array(A) if hasattr(
-        A, "shape") else A)
-    for A, B in zip(got, want, strict=True):
-        np.testing.assert_allclose(lib.host(A), B, rtol=0, atol=lib.tol * max(1.0, np.abs(B).max()))
+    want = CALLS[name].run()
+    for one in LIBRARIES:
+        lib = one.values[0]()
+        got = CALLS[name].run(lambda A: lib.array(A) if hasattr(A, "shape") else A)
+        for A, B in zip(got, want, strict=True):
+            np.testing.assert_allclose(lib.host(A), B, rtol=0, err_msg=one.id,
+                                       atol=lib.tol * max(1.0, np.abs(B).max()))
 
 
 @each

@@ -48,7 +48,13 @@ def is_code(cell):
 
 
 @each
-def test_its_statement_and_its_source(tag):
+def test_a_tag_has_statement_source_test_and_lesson(tag):
+    its_statement_and_its_source(tag)
+    its_tests(tag)
+    its_lessons(tag)
+
+
+def its_statement_and_its_source(tag):
     entry = ENTRIES[tag]
     where = f"the docstring of {entry.functions[0]}" if entry.functions else f"its line `{tag}. `"
     assert entry.statement, f"{tag}: begin a line of a test's docstring with `{tag}. ` and the " \
@@ -60,8 +66,7 @@ def test_its_statement_and_its_source(tag):
             "with a place in it only where that was seen"
 
 
-@each
-def test_its_tests(tag):
+def its_tests(tag):
     entry = ENTRIES[tag]
     assert entry.tests, f"{tag}: begin the docstring of the test that shows it with `{tag}. `"
     for test in entry.tests:
@@ -70,8 +75,7 @@ def test_its_tests(tag):
         assert asserts(node, HELPERS), f"{tag}: {test} asserts nothing"
 
 
-@each
-def test_its_lessons(tag):
+def its_lessons(tag):
     entry, shown = ENTRIES[tag], []
     assert entry.lessons, f"{tag}: name it in the lesson that shows it, at the assertion"
     for number, _ in entry.lessons:
