@@ -241,12 +241,21 @@ def _read(axes):
 
 def _broadcast(good, spec):
     """Refuse arrays whose axes before the letters, "*", do not broadcast."""
-    free = {name: tuple(good[name].shape[:-len(_read(spec[name])[2])]) for name in good
-            if isinstance(spec[name], str) and "*" in spec[name]}
-    if any(len(set(n) - {1}) > 1
-           for n in zip_longest(*(lead[::-1] for lead in free.values()), fillvalue=1)):
+    free = {name: tuple(x.shape) for name, axes, x in _leaves(good, spec) if "*" in str(axes)}
+    lead = [free[name][:-len(_read(spec[name])[2])][::-1] for name in free]
+    if any(len(set(n) - {1}) > 1 for n in zip_longest(*lead, fillvalue=1)):
         raise ValueError(f"leading axes of {' and '.join(free)} must be equal or 1, got "
-                         f"{' and '.join(str(tuple(good[name].shape)) for name in free)}")
+                         f"{' and '.join(map(str, free.values()))}")
+
+
+def _leaves(good, spec):
+    """Name, axes and value of every argument, part by part where it is a tuple."""
+    for name, value in good.items():
+        if isinstance(spec[name], dict):
+            yield from ((f"{name}.{part}", axes, x) for (part, axes), x in zip(
+                spec[name].items(), value))
+        else:
+            yield name, spec[name], value
 
 
 def _look_at(result, name, good, spec, cure):
@@ -255,13 +264,9 @@ def _look_at(result, name, good, spec, cure):
         if isinstance(x, tuple):
             _look_at(x, name, good, spec, cure)
         elif hasattr(x, "shape") and (0 in x.shape or not _finite(x)):
-            for key, A in good.items():
-                axes, one = spec[key], isinstance(spec[key], str)
-                for part, of, B in [(key, axes, A)] if one else [
-                        (f"{key}.{part}", axes[part], B) for part, B in zip(axes, A)] \
-                        if isinstance(axes, dict) else []:
-                    if isinstance(of, str) and of[0] == "~":
-                        as_array(B, part)
+            for label, axes, A in _leaves(good, spec):
+                if str(axes)[0] == "~":
+                    as_array(A, label)
             if 0 not in x.shape:
                 raise ValueError(f"{name} overflows or is undefined: {cure}")
 
