@@ -32,8 +32,9 @@ def solve(K, rank=None):
     """Dual solution by the SVD, K Hᵣ = Hₑ Σ,  Kᵀ Hₑ = Hᵣ Σ,  Σ = Λ⁻¹ (Eq. K.15).
 
     What the stationarity conditions of the primal problem leave once W_e and W_r are eliminated.
-    Returns Dual(H_e (N, s), sigma (s,), H_r (M, s)). rank: `linalg.rank_rule`. Differentiable, at
-    ties as `linalg.svd` and once there; components at rounding level get no derivative.
+    Returns Dual(H_e (N, s), sigma (s,), H_r (M, s)). rank: `linalg.rank_rule`. Differentiable;
+    where sigma repeats once, and for K H_r and K H_r H_rᵀ but not H_e Σ H_rᵀ (`linalg.svd` says
+    why). Components at rounding level get no derivative.
 
     Source: Chen et al. 2023; Lanczos 1958.
 

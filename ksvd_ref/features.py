@@ -75,7 +75,7 @@ def polynomial(X, Z, *, degree=2, gamma=1.0, coef0=1.0):
     return xp.stack(Phi, axis=1), xp.stack(Psi, axis=1)
 
 
-@arrays(Q="N d", K="M d", m=integer(1), cure=TOO_LARGE + ": scale Q and K down")
+@arrays(Q="N d", K="M d", m=integer(1), seed=integer(0), cure=TOO_LARGE + ": scale Q and K down")
 def positive_random(Q, K, *, m, seed):
     """Positive random features, φ(x) = e^{−‖x‖²/2} (e^{w₁ᵀx}, …, e^{w_mᵀx})/√m (Eq. S.32).
 

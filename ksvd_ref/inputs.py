@@ -134,7 +134,10 @@ def as_array(x, name="x", ndim=None, finite=True):
     if hasattr(x, "mask") or isinstance(x, (list, tuple)) and any(hasattr(y, "mask") for y in x):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
     if isinstance(x, (list, tuple)):
-        x = xp.array(x)                             # xp is autograd's if an entry is traced
+        try:
+            x = xp.array(x)                         # xp is autograd's if an entry is traced
+        except ValueError as error:
+            raise ValueError(f"{name} must have rows of one length: {error}") from None
     elif xp is np:
         x = np.asarray(x)                           # numpy.matrix, numpy.memmap, a bare number
         x = x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
@@ -146,8 +149,8 @@ def as_array(x, name="x", ndim=None, finite=True):
         x = xp.astype(x, xp.float64)
     if x.dtype not in (xp.float32, xp.float64):
         if str(x.dtype) != "float16":               # of which the standard does not know
-            raise TypeError(f"{name} must hold real numbers (floats, integers or booleans), "
-                            f"got {x.dtype}")
+            raise TypeError(f"{name} must hold real numbers (float64 or smaller, integers, "
+                            f"booleans), got {x.dtype}")
         x = xp.astype(x, xp.float32)
     if finite and not _finite(x):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
@@ -183,6 +186,8 @@ def _admitted(spec, given):
     """What `spec` asks for: numbers, arrays of one library and its axes, named tuples of them."""
     parts = {name: _parts(given[name], name, axes) if isinstance(axes, dict) else [given[name]]
              for name, axes in spec.items() if not callable(axes)}
+    for name, found in parts.items():
+        _known(found, name)
     namespace(*(x for found in parts.values() for x in found))             # one library
     lengths, good = {}, {}                          # letter -> its length, and who set it
     for name, axes in spec.items():
@@ -194,6 +199,13 @@ def _admitted(spec, given):
             good[name] = _fitting(given[name], name, axes, lengths)
     _broadcast(good, spec)
     return good
+
+
+def _known(arrays, name):
+    try:
+        namespace(*arrays)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def _parts(x, name, axes):

@@ -114,6 +114,8 @@ def gram(kernel, X, Z):
            [ 1.,  0.]])
     """
     xp = namespace(X, Z)
+    if not callable(kernel):
+        raise TypeError(f"kernel must be a function of two points, got {type(kernel).__name__}")
 
     def value(i, j):
         k = call_back(kernel, X[i, :], Z[j, :])

@@ -30,9 +30,9 @@ def golub_kahan(K, rank, *, tol=1e-10, seed=0):
 
     Each step multiplies a block by K and by K^T and adds what is new to the orthonormal bases U and
     V; from B = X Σ Yᵀ come H_e = U X and H_r = V Y (Golub, Luk and Overton 1981). About 7 steps
-    where sigma falls fast, 30 to 40 on random numbers, of 4 N M (rank + 2) operations each in place
-    of the N M min(N, M) of `dual.solve`, which is faster below N = 300 for 5 components, below 600
-    for 20, and for more than a tenth of all.
+    where sigma falls fast, 30 to 40 on random numbers, each of 4 N M max(rank + 2, 8) operations,
+    in place of the N M min(N, M) of `dual.solve`, which is faster below N = 300 for 5 components,
+    below 600 for 20, and for more than a tenth of all.
 
     tol: |K^T h_e - sigma h_r| ≤ tol sigma_1 for each component (never below 10 eps); K h_r =
     sigma h_e holds to rounding. The error of a subspace is about that residual over the gap to the

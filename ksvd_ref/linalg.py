@@ -254,6 +254,11 @@ defvjp(_squared_distances,
        lambda ans, X, Z: unbroadcast_f(Z, lambda g: _pull(anp.moveaxis(g, -1, -2), Z, X)))
 
 
+def in_range(A):
+    """A divided by its largest entry, a constant, for what has no scale; zeros stay zeros."""
+    return A / (float(namespace(A).max(namespace(A).abs(getval(A)))) or 1.0)
+
+
 def unit_rows(X):
     """Rows scaled to length 1, (..., N, d); a row of zeros stays zero."""
     xp = namespace(X)

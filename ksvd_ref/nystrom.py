@@ -42,7 +42,8 @@ def solve(K_rows, K_landmarks, K_cols, rank=None, *, N, M):
     array([2.])
     """
     n, m = K_landmarks.shape
-    N, M = integer(n)(N, "N"), integer(m)(M, "M")
+    N = integer(max(n, K_rows.shape[0]))(N, "N")
+    M = integer(max(m, K_cols.shape[1]))(M, "M")
     U, sigma, V = _corner(K_landmarks, rank)
     return _scaled(K_rows @ V / sigma, sigma, K_cols.T @ U / sigma, n / N, m / M)
 

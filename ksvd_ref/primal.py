@@ -16,7 +16,7 @@ from autograd.tracer import getval
 
 from .backend import namespace
 from .inputs import arrays
-from .linalg import numerical_rank, one_sign, rank_rule, spectral_norm, svd
+from .linalg import in_range, numerical_rank, one_sign, rank_rule, spectral_norm, svd
 from .triangles import exact, traced
 
 
@@ -42,7 +42,7 @@ def solve(Phi, Psi, rank=None):
     Wₑ = Ψᵀ Hᵣ and Wᵣ = Φᵀ Hₑ (K.12). Exact, O((N + M) p² + p³) where a side has p rows or more.
     Nothing is divided by sigma, and Q is never needed: `triangles` has R, called T there.
     rank: `linalg.rank_rule`, cut at |Φ| |Ψ| max(N, M) eps, since K is not known better than that.
-    Differentiable, at ties as `linalg.svd` and once there.
+    Differentiable; where sigma repeats once, and for E and W_e W_rᵀ but not E Σ⁻¹ (`linalg.svd`).
 
     >>> solve([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]).sigma    # K = diag(2, 1)
     array([2., 1.])
@@ -111,7 +111,10 @@ def stationarity(W_e, W_r, Lambda, Phi, Psi):
         square = xp.sum(A * A, axis=0)
         return xp.where(square > 0.0, xp.sqrt(xp.where(square > 0.0, square, 1.0)), 0.0)
 
-    def ratio(difference, side):
+    def ratio(difference, side):                     # it has no scale, and squares of 1e-200 are 0
+        top = xp.max(xp.maximum(xp.abs(difference), xp.abs(side)), axis=0)
+        top = getval(xp.where(top > 0.0, top, 1.0))
+        difference, side = difference / top, side / top
         whole = size(difference + side) + size(side)
         return size(difference) / xp.where(whole > 0.0, whole, 1.0)
     return xp.max(xp.maximum(ratio(dW_e, W_r), ratio(dW_r, W_e)))
@@ -148,7 +151,7 @@ def approximation_gradient(A, B, Phi, Psi):
             Psi.T @ (R @ (E.T @ E) - Psi @ (Phi.T @ E)))
 
 
-@arrays(**FACTORS)
+@arrays(**FACTORS, cure="K = Phi Psi^T is zero, or the factors are too large")
 def missed_share(A, B, Phi, Psi):
     """The share of K that two factors miss, ‖K − ΦA(ΨB)ᵀ‖²/‖K‖² = 1 + 2L/‖K‖² (Eq. K.41).
 
@@ -157,6 +160,7 @@ def missed_share(A, B, Phi, Psi):
     >>> missed_share([[1], [0]], [[1], [0]], [[2, 0], [0, 1]], [[1, 0], [0, 1]])   # 1 of 4 + 1
     np.float64(0.2)
     """
+    Phi, Psi = in_range(Phi), in_range(Psi)          # the share has no scale
     norm_2 = namespace(Phi, Psi).sum((Phi.T @ Phi) * (Psi.T @ Psi))
     return 1.0 + 2.0 * approximation_loss(A, B, Phi, Psi) / norm_2
 
@@ -165,8 +169,8 @@ def missed_share(A, B, Phi, Psi):
 def from_factors(A, B, Phi, Psi):
     """The KSVD in the spans of two factors, ΦA = Q_a T_a, ΨB = Q_b T_b, T_a T_bᵀ = uΣvᵀ (Eq. K.43).
 
-    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12). At a minimiser of
-    `approximation_loss` that is the KSVD of K, and K does not occur.
+    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12): s components, those of
+    sigma = 0 too. At a minimiser of `approximation_loss` that is the KSVD of K without K.
 
     Source: derived.
 
@@ -174,6 +178,8 @@ def from_factors(A, B, Phi, Psi):
     array([2.])
     """
     xp = namespace(A, B, Phi, Psi)
+    if xp is anp:
+        raise TypeError("from_factors cannot be differentiated: primal.solve can")
     (Q_a, T_a), (Q_b, T_b) = (tuple(xp.linalg.qr(S)) for S in (Phi @ A, Psi @ B))
     u, sigma, v = svd(T_a @ T_b.T)
     H_e, H_r = Q_a @ u, Q_b @ v

@@ -106,6 +106,15 @@ def test_what_is_no_array_is_told_how():
         f(Frame())
 
 
+@pytest.mark.parametrize("thing, error, words", [
+    ("abc", TypeError, "K: an array of NumPy, .* expected, got builtins.str"),
+    ({"a": 1}, TypeError, "K: .* got builtins.dict"), (range(3), TypeError, "K: .* got built"),
+    ([[1, 2], [3]], ValueError, "K must have rows of one length: ")])
+def test_whatever_it_is_the_argument_is_named(thing, error, words):
+    with pytest.raises(error, match=words):
+        everything(thing)
+
+
 def test_a_number_that_is_learned_is_told_how():
     for value in (np.ones(2), np.ones((1, 1))):
         with pytest.raises(TypeError, match="scale must be one plain number: .*multiply the data"):

@@ -333,7 +333,8 @@ def test_shapes_must_fit(change, words):
 
 
 @pytest.mark.parametrize("N, M, words", [
-    (2, 11, "N must be an integer, 3 .*got 2"), (9, 1, "M must be an integer, 2 .*got 1"),
+    (2, 11, "N must be an integer, 9 .*got 2"), (9, 1, "M must be an integer, 11 .*got 1"),
+    (8, 11, "N must be an integer, 9 or more, got 8"), (9, 10, "M must be .* 11 or more, got 10"),
     (9.0, 11, "N must be"), (9, True, "M must be"), (np.array([9]), 11, "N must be")])
 def test_totals_must_hold_the_landmarks(N, M, words):
     with pytest.raises(ValueError, match=words):

@@ -182,6 +182,33 @@ def test_stationarity_is_the_largest_over_columns(lib, rng):
     assert lib.host(primal.stationarity(*map(lib.array, right))) < 1e2 * lib.tol
 
 
+@pytest.mark.parametrize("dtype, scale", [("float64", 1e-200), ("float64", 1e155),
+                                          ("float32", 1e-23), ("float32", 1e18)])
+def test_stationarity_has_no_scale(rng, dtype, scale):
+    """Squares of 1e-200 are 0: without a scale a point that is none would pass for a solution."""
+    Phi, Psi = features(6, 5, 3)
+    W = rng.standard_normal((2, 3, 2))
+    want = primal.stationarity(*W, [1.0, 2.0], Phi, Psi)
+    got = primal.stationarity(*(W * scale).astype(dtype), np.array([1.0, 2.0], dtype),
+                              Phi.astype(dtype), Psi.astype(dtype))
+    np.testing.assert_allclose(got, want, rtol=1e4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-90, 1e80])
+def test_missed_share_has_no_scale(rng, scale):
+    Phi, Psi = features(6, 5, 3)
+    A, B = rng.standard_normal((2, 3, 2))
+    np.testing.assert_allclose(primal.missed_share(A, B, scale * Phi, scale * Psi),
+                               primal.missed_share(A, B, Phi, Psi), rtol=1e-12)
+    with pytest.raises(ValueError, match="K = Phi Psi.T is zero, or the factors are too large"):
+        primal.missed_share(A, B, 0.0 * Phi, Psi)
+
+
+def test_from_factors_under_autograd_says_what_to_do():
+    with pytest.raises(TypeError, match="from_factors cannot be differentiated: primal.solve can"):
+        grad(lambda A: primal.from_factors(A, [[1.0]], [[2.0]], [[1.0]]).sigma[0])(np.ones((1, 1)))
+
+
 def test_to_dual_has_the_rank_rule_of_solve():
     """sigma = 1e-17 |Phi| |Psi| both times: rank 0 by the features, though sigma_2 = sigma_1."""
     Phi, Psi = np.diag([1.0, 1e-17]), np.diag([1e-17, 1.0])

@@ -80,6 +80,8 @@ def _age(N, M):
 
 def _boolean(mask, X):
     """The mask in the library and on the device of `X`."""
+    if isinstance(mask, (str, dict)) or callable(mask) or hasattr(mask, "mask"):
+        raise TypeError(f"mask must be a boolean array, got {type(mask).__name__}")
     home = namespace(mask)
     if isinstance(mask, (bool, list, tuple)):
         mask = np.asarray(mask)
