@@ -185,6 +185,10 @@ def table(n=16):
         "attention.gradients.even_rows_vjp": Call(attention.even_rows_vjp, {"g": Q}, {"N": n}),
         "attention.losses.paper_loss": Call(attention.paper_loss, of_loss),
         "attention.losses.published_loss": Call(attention.published_loss, of_loss),
+        "attention.losses.approximation_loss": Call(attention.approximation_loss, {
+            "scores": scores, **heads}),
+        "attention.gradients.approximation_loss_vjp": Call(attention.approximation_loss_vjp, {
+            "g": V[:, 0, 0], "scores": scores, **heads}),
         "attention.gradients.paper_loss_vjp": Call(attention.paper_loss_vjp, {
             "g": V[:, 0, 0], **of_loss}),
         "attention.gradients.published_loss_vjp": Call(attention.published_loss_vjp, {
