@@ -930,3 +930,18 @@ def test_overflow_of_a_sum_is_an_error(lib):
         with pytest.raises(ValueError, match="linear_attention overflows"):
             linear_attention(Q, small, big, mask=mask)
     close(attention(one, small, lib.xp.ones_like(small)), [[1.0]], lib)
+    close(attention(one, small, 0.3 * big) / big[:1, :], [[0.3]], lib)
+    with pytest.raises(ValueError, match="attention overflows"):            # of 3 values
+        attention(one, small, big)
+
+
+def test_logits_that_overflow_downwards_are_an_error(lib):
+    """Minus infinity would be a weight of 0 in silence; a hidden one is."""
+    far = float(np.finfo(lib.name).max) ** 0.6
+    Q, K, V = lib.array([[far]]), lib.array([[-far], [0.0]]), lib.array([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="NaN or infinite at a visible key"):
+        attention(Q, K, V)
+    close(attention(Q, K, V, mask=[False, True]), [[2.0]], lib)
+    half = float(np.finfo(lib.name).max) * 0.75     # three of them overflow a sum, not a weight
+    close(attention(lib.array([[half]]), lib.array([[1.0], [1.0], [1.0]]),
+                    lib.array([[1.0], [2.0], [3.0]])), [[2.0]], lib)
