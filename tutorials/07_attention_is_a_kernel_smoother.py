@@ -16,8 +16,9 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import features, linalg
+from ksvd_ref.attention import positions
 from ksvd_ref.attention.filters import causal, memory, strided, window
-from ksvd_ref.attention.positions import (absolute, alibi, bucketed, offset_table, relative, rotary,
+from ksvd_ref.attention.positions import (absolute, bucketed, offset_table, relative, rotary,
                                           sinusoids, turned)
 from ksvd_ref.attention.smoother import attention, linear_attention, weights
 from ksvd_ref.course import datasets
@@ -204,11 +205,11 @@ assert close(full @ f @ W_v, published["XL, full"]) and not close(full, no_u, 0.
 # %%
 turn = lambda x, i: rotary(x[None], first=i)[0]                 # by position i
 assert close(turn(q[5], 5) @ turn(k[3], 3), q[5] @ turn(k[3], 3 - 5))      # S.42
-assert close(alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])           # S.43: two apart, slopes 1/2, 1/4
+assert close(positions.alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])  # S.43: two apart, slopes 1/2, 1/4
 b = rng.standard_normal(32)
 assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])           # S.44: 8 apart is the first wide
 today = {"RoPE": attention(rotary(q), rotary(k), f @ W_v),
-         "ALiBi": attention(q, k, f @ W_v, log_factor=alibi(8, N), mask=causal(N)),
+         "ALiBi": attention(q, k, f @ W_v, log_factor=positions.alibi(8, N), mask=causal(N)),
          "T5": attention(q, k, f @ W_v, scale=1, log_factor=bucketed(b, N, N))}
 # %% [markdown]
 # **Grouped heads** share keys and values, which broadcast (S.45). A **sink**, or softmax plus one,
