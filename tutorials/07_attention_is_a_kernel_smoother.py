@@ -211,6 +211,9 @@ assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])           # S.44: 8 apart 
 today = {"RoPE": attention(rotary(q), rotary(k), f @ W_v),
          "ALiBi": attention(q, k, f @ W_v, log_factor=positions.alibi(8, N), mask=causal(N)),
          "T5": attention(q, k, f @ W_v, scale=1, log_factor=bucketed(b, N, N))}
+G = np.exp(rotary(q) @ rotary(k).T / 2), np.exp(q @ k.T + bucketed(b, N, N))
+assert close(today["RoPE"], normalised(G[0]) @ f @ W_v)
+assert close(today["T5"], normalised(G[1]) @ f @ W_v)
 # %% [markdown]
 # **Grouped heads** share keys and values, which broadcast (S.45). A **sink**, or softmax plus one,
 # is one more key 0, of kernel value 1 and value 0: the weights of the others sum to less than 1
