@@ -150,3 +150,10 @@ def test_cosine_has_no_scale(scale):
     np.testing.assert_allclose(scale * got[0], want[0], rtol=1e-12, atol=1e-12)
     for a, b in zip(got[2], want[2]):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    g = np.ones((B, H))
+    (E, R), g_Q, _, _ = approximation_loss_vjp(g, scores, Q, K)
+    got = approximation_loss_vjp(g, scores, scale * Q, K)
+    for a, b in zip((*got[0], scale * got[1]), (E, R, g_Q)):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(approximation_loss(scores, scale * Q, K),
+                               approximation_loss(scores, Q, K), rtol=1e-12)
