@@ -388,6 +388,37 @@ def attention(quick):
               f"{softmax_[-1] / primal_[-1]:.0f} times faster at N = {sizes[-1]}")
 
 
+def smoother(quick):
+    """smoother.attention over softmax attention as one would write it, and over PyTorch's."""
+    import numpy as np
+
+    from ksvd_ref.attention.smoother import attention
+    torch = __import__("torch") if find_spec("torch") else None
+    d = 64
+
+    def plain(Q, K, V):
+        logits = Q @ np.moveaxis(K, -1, -2) / d ** 0.5
+        A = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
+        return A / np.sum(A, axis=-1, keepdims=True) @ V
+
+    for batch in (1, 8):
+        for N in (256, 512) if quick else (256, 512, 1024, 2048):
+            Q, K, V = np.random.default_rng(0).standard_normal((3, batch, N, d)).astype("float32")
+            jobs = {"ours": lambda: attention(Q, K, V), "plain": lambda: plain(Q, K, V)}
+            if torch:
+                tensors = [torch.from_numpy(A) for A in (Q, K, V)]
+                jobs["torch"] = lambda: torch.nn.functional.scaled_dot_product_attention(*tensors)
+            seconds = timed(jobs)
+            job = f"smoother.attention, batch {batch}, N = {N}, d = {d}, float32"
+            true = plain(*(A.astype("float64") for A in (Q, K, V)))
+            off = [np.max(np.abs(f(Q, K, V) - true)) for f in (attention, plain)]
+            yield Row(job, seconds["ours"] / seconds["plain"], "the same passes in plain NumPy",
+                      "<= 0.9", "output {:.0e}, peer {:.0e}".format(*off))
+            if torch:
+                yield Row(f"{job}, against PyTorch", seconds["ours"] / seconds["torch"],
+                          "scaled_dot_product_attention", "<= 2", "")
+
+
 def layer(quick):
     """Primal-Attention over its matrix products, over autograd, and its peak memory."""
     import tracemalloc
@@ -487,8 +518,7 @@ def imports(quick):
 
 
 JOBS = (primal_solve, primal_memory, opposed, golub_kahan, chunks, nystroem, landmarks,
-        dual_solve, attention,
-        layer, imports)
+        dual_solve, attention, smoother, layer, imports)
 
 
 def main():

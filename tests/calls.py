@@ -24,7 +24,8 @@ OTHERS = {                      # public functions without a call, and why
     "nystrom.landmarks": "takes no array",
     **dict.fromkeys(("attention.filters.causal", "attention.filters.memory",
                      "attention.filters.window", "attention.filters.strided",
-                     "attention.positions.sinusoids", "attention.layer.published_init"),
+                     "attention.positions.sinusoids", "attention.positions.alibi",
+                     "attention.layer.published_init"),
                     "takes no array: made on the host"),
     **dict.fromkeys(("attention.filters.pairs", "attention.filters.taking_part",
                      "attention.filters.steps", "attention.filters.shown",
@@ -175,6 +176,9 @@ def table(n=16):
         "attention.positions.offset_table": Call(positions.offset_table, {"table": V[0, :1]},
                                                  {"N": n // 4, "M": n // 4}),
         "attention.positions.turned": Call(positions.turned, {"C": Q[0]}),
+        "attention.positions.rotary": Call(positions.rotary, {"X": Q}),
+        "attention.positions.bucketed": Call(positions.bucketed, {"table": V[:, 0, :]},
+                                             {"N": n // 4, "M": n // 4, "far": 4}),
         "attention.layer.primal_attention": Call(attention.primal_attention,
                                                  {**heads, "weights": weights}),
         "attention.gradients.primal_attention_vjp": Call(attention.primal_attention_vjp, {
@@ -185,6 +189,10 @@ def table(n=16):
         "attention.gradients.even_rows_vjp": Call(attention.even_rows_vjp, {"g": Q}, {"N": n}),
         "attention.losses.paper_loss": Call(attention.paper_loss, of_loss),
         "attention.losses.published_loss": Call(attention.published_loss, of_loss),
+        "attention.losses.approximation_loss": Call(attention.approximation_loss, {
+            "scores": scores, **heads}),
+        "attention.gradients.approximation_loss_vjp": Call(attention.approximation_loss_vjp, {
+            "g": V[:, 0, 0], "scores": scores, **heads}),
         "attention.gradients.paper_loss_vjp": Call(attention.paper_loss_vjp, {
             "g": V[:, 0, 0], **of_loss}),
         "attention.gradients.published_loss_vjp": Call(attention.published_loss_vjp, {

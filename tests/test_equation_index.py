@@ -18,13 +18,14 @@ README = (ROOT / "README.md").read_text("utf-8")
 ENTRIES = {entry.tag: entry for entry in index.entries()}
 LESSONS = index.cells()
 TREES = {path.name: ast.parse(path.read_text("utf-8")) for path in (ROOT / "tests").glob("*.py")}
-WORKS = ("derived", "textbook", "Baldi and Hornik 1989",
+WORKS = ("derived", "textbook", "Ainslie et al. 2023", "Baldi and Hornik 1989",
          "Chen et al. 2023", "Cheng 1995", "Child et al. 2019",
          "Choromanski et al. 2021", "Dai et al. 2019", "Eckart and Young 1936", "Fan 1992",
-         "Fukunaga and Hostetler 1975", "Huang et al. 2018", "Katharopoulos et al. 2020",
-         "Lanczos 1958", "Ramsauer et al. 2021", "Shaw et al. 2018", "Suykens 2016",
-         "Tao et al. 2023", "Tao et al. 2024", "Tsai et al. 2019", "Ueda and Nakano 1996",
-         "Vaswani et al. 2017")
+         "Fukunaga and Hostetler 1975", "Henry et al. 2020", "Huang et al. 2018",
+         "Katharopoulos et al. 2020", "Lanczos 1958", "Miller 2023", "Press et al. 2022",
+         "Raffel et al. 2020", "Ramsauer et al. 2021", "Shaw et al. 2018", "Shazeer 2019",
+         "Su et al. 2021", "Suykens 2016", "Tao et al. 2023", "Tao et al. 2024", "Tsai et al. 2019",
+         "Ueda and Nakano 1996", "Vaswani et al. 2017", "Ye et al. 2024")
 SEEN = {"Chen et al. 2023, Remark 3.3", "Chen et al. 2023, abstract",       # in the papers
         "Tsai et al. 2019, Definition 1", "Tsai et al. 2019, equation (9)"}
 each = pytest.mark.parametrize("tag", ENTRIES)

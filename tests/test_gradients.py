@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 from autograd import grad
 
-from ksvd_ref.attention import (PrimalWeights, Scores, even_rows, even_rows_vjp, paper_loss,
-                                paper_loss_vjp, primal_attention, primal_attention_vjp,
-                                published_init, published_loss, published_loss_vjp)
+from conftest import assert_gradient
 
-from test_layer import (B, D_OUT, H, N, NAMES, PADDED, SETTING, moved, queries_and_keys,
+from ksvd_ref.attention import (PrimalWeights, Scores, approximation_loss, approximation_loss_vjp,
+                                even_rows, even_rows_vjp, paper_loss, paper_loss_vjp,
+                                primal_attention, primal_attention_vjp, published_init,
+                                published_loss, published_loss_vjp)
+
+from test_layer import (B, D_OUT, H, N, NAMES, PADDED, S, SETTING, moved, queries_and_keys,
                         some_weights, task)
+from test_losses import KERNELS
 
 
 @SETTING
@@ -37,6 +41,27 @@ def test_vjps_by_hand(lib, setting):
             assert a.shape == b.shape, name
             atol = 10 * lib.tol * np.abs(b).max()           # J^2 multiplies what was rounded
             np.testing.assert_allclose(a, b, rtol=10 * lib.tol, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("setting", KERNELS)
+def test_approximation_loss_vjp(lib, setting):
+    """K.41. By hand, on every library, against autograd, and that against central differences."""
+    options, rng = dict(KERNELS[setting][0]), np.random.default_rng(25)
+    F, C = options.pop("F", None), rng.standard_normal((B, H))
+    arguments = [*rng.standard_normal((2, B, H, N, S)), *queries_and_keys(rng=rng), F]
+
+    def f(E, R, Q, K, F):
+        return anp.sum(C * approximation_loss((E, R), Q, K, F=F, **options))
+    E, R, Q, K, F = (None if X is None else lib.array(X) for X in arguments)
+    scores, g_Q, g_K, g_F = approximation_loss_vjp(lib.array(C), (E, R), Q, K, F=F,
+                                                   **moved(lib, options))
+    for n, (got, X) in enumerate(zip((*scores, g_Q, g_K, g_F), arguments)):
+        assert (got is None) == (X is None)
+        if X is not None:
+            want = grad(f, n)(*arguments)
+            assert_gradient(lambda A: f(*arguments[:n], A, *arguments[n + 1:]), X)
+            np.testing.assert_allclose(lib.host(got), want, rtol=0,
+                                       atol=10 * lib.tol * np.abs(want).max())
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -125,3 +150,10 @@ def test_cosine_has_no_scale(scale):
     np.testing.assert_allclose(scale * got[0], want[0], rtol=1e-12, atol=1e-12)
     for a, b in zip(got[2], want[2]):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    g = np.ones((B, H))
+    (E, R), g_Q, _, _ = approximation_loss_vjp(g, scores, Q, K)
+    got = approximation_loss_vjp(g, scores, scale * Q, K)
+    for a, b in zip((*got[0], scale * got[1]), (E, R, g_Q)):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(approximation_loss(scores, scale * Q, K),
+                               approximation_loss(scores, Q, K), rtol=1e-12)

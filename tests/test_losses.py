@@ -6,10 +6,12 @@ from autograd import grad
 from conftest import assert_gradient
 
 from ksvd_ref import dual, features, primal
-from ksvd_ref.attention import (PrimalWeights, Scores, even_rows, mean_of_squares, paper_lambda,
-                                paper_loss, primal_attention, published_loss, square_of_mean)
+from ksvd_ref.attention import (PrimalWeights, Scores, approximation_loss, even_rows,
+                                mean_of_squares, paper_lambda, paper_loss, primal_attention,
+                                published_loss, running_mean, square_of_mean)
 
-from test_layer import B, H, N, PADDED, S, moved, queries_and_keys, some_weights
+from test_layer import (B, H, N, PADDED, SETTINGS, S, feature, moved, queries_and_keys,
+                        some_weights)
 
 
 def test_loss_hides_padded_scores_too():
@@ -211,6 +213,90 @@ def test_no_common_solution():
     np.testing.assert_allclose(determinants(np.diag([3.0, 1.0])), [1.25, -0.75], atol=1e-15)
     np.testing.assert_allclose(determinants(np.diag([2.0, 1.0]), 1.0), [3.0, 0.0], atol=1e-15)
     np.testing.assert_allclose(determinants(np.diag([3.0, 1.0]), 1.0), [8.0, 0.0], atol=1e-15)
+
+
+# --- the loss whose minimum is the KSVD
+
+KERNELS = {name: setting for name, setting in SETTINGS.items() if "causal" not in name}
+
+
+def kernel_matrix(Q, K, F=None, features="cosine"):
+    """Of one sequence and head, one query and one key at a time."""
+    phi = lambda z: feature(z, features) if F is None else F @ feature(z, features)
+    return np.array([[phi(q) @ phi(k) for k in K] for q in Q])
+
+
+@pytest.mark.parametrize("setting", KERNELS)
+def test_approximation_loss(lib, setting):
+    """K.41. Against ‖K − ERᵀ‖²/‖K‖² with each K in hand, whatever padded steps hold."""
+    options, D = KERNELS[setting]
+    (Q, K), weights = queries_and_keys(), some_weights(D)
+    E, R = primal_attention(Q, K, weights, **options)[1]
+    real = np.broadcast_to(options.get("mask", True), (B, N))
+    features, want = options.get("features", "cosine"), np.zeros((B, H))
+    for b, h in np.ndindex(B, H):
+        one, r = (A[b, h, real[b]] for A in (Q, K)), real[b]
+        G = kernel_matrix(*one, options["F"][b, h] if "F" in options else None, features)
+        want[b, h] = np.sum((G - E[b, h, r] @ R[b, h, r].T) ** 2) / np.sum(G ** 2)
+    dirty = [np.where(real[:, None, :, None], A, np.nan) for A in (E, R, Q, K)]
+    E, R, Q, K = map(lib.array, dirty)
+    got = lib.host(approximation_loss(Scores(E, R), Q, K, **moved(lib, options)))
+    assert got.shape == (B, H)
+    np.testing.assert_allclose(got, want, rtol=10 * lib.tol)    # up to 4000: nothing cancels
+
+
+def test_the_share_that_is_missed_at_a_solution():
+    """K.41. What the leading components leave, Σ_{l>s} σ_l²/Σ σ_l², is reached in any mixture.
+
+    K.42. One component exchanged for the next misses more, and so does any other point.
+    """
+    rng = np.random.default_rng(17)
+    for n in (None, 6):
+        Q, K, F, _, _, Phi, Psi = one_head(rng, n=n, s=2)
+        H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
+        share = lambda E, R: approximation_loss((E[None], R[None]), Q, K, F=F)[0]
+        best, T = np.sum(sigma[2:] ** 2) / np.sum(sigma ** 2), rng.standard_normal((2, 2))
+        E, R = H_e[:, :2] * sigma[:2] @ T, H_r[:, :2] @ np.linalg.inv(T).T
+        np.testing.assert_allclose(share(E, R), best, rtol=1e-10)
+        assert share(H_e[:, [0, 2]] * sigma[[0, 2]], H_r[:, [0, 2]]) > best
+        assert share(E + 0.01 * rng.standard_normal(E.shape), R) > best
+        scale = rng.uniform(0.5, 2.0)                           # long or short: relative
+        assert abs(share(0.0 * E, R) - 1.0) < 1e-15 and share(E, -scale * R) > 1.0
+
+
+def test_share_of_causal_scores():
+    """They belong to the kernel of the running means."""
+    Q, K, _, weights, *_ = one_head(np.random.default_rng(18))
+    E, R = primal_attention(Q, K, weights, causal=True)[1]
+    means = running_mean(Q), running_mean(K)
+    G = kernel_matrix(means[0][0], means[1][0])
+    want = np.sum((G - E[0] @ R[0].T) ** 2) / np.sum(G ** 2)
+    np.testing.assert_allclose(approximation_loss((E, R), *means), [want], rtol=1e-11)
+
+
+def test_share_of_padding_alone_and_of_no_kernel():
+    (Q, K), weights = queries_and_keys(), some_weights()
+    mask = np.array([[True] * N, [False] * N])
+    scores = primal_attention(Q, K, weights, mask=mask)[1]
+    share = approximation_loss(scores, Q, K, mask=mask)
+    assert np.all(share[1] == 1.0)
+    np.testing.assert_allclose(share[0], approximation_loss(scores, Q, K)[0], rtol=1e-13)
+    with pytest.raises(ValueError, match="approximation_loss overflows or is undefined"):
+        approximation_loss(scores, 0.0 * Q, K)
+    with pytest.raises(ValueError, match=r"F must have columns for the 4 features, got 3"):
+        approximation_loss(scores, Q, K, F=np.ones((B, H, 2, 3)))
+    with pytest.raises(ValueError, match="features must have 4 rows"):
+        approximation_loss(scores, Q, K, features=np.ones((3, 5)))
+
+
+@pytest.mark.parametrize("setting", KERNELS)
+def test_its_float32_gradients_stay_float32(setting):
+    options, D = KERNELS[setting]
+    options = {name: X.astype("float32") if getattr(X, "dtype", None) == float else X
+               for name, X in options.items()}
+    Q, K, E, R = (A.astype("float32") for A in (*queries_and_keys(), *queries_and_keys(d=S)))
+    f = lambda *four: anp.sum(approximation_loss(four[2:], *four[:2], **options))
+    assert all(grad(f, n)(Q, K, E, R).dtype == np.float32 for n in range(4))
 
 
 def test_heads_and_sequences_cancel():

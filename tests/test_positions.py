@@ -4,8 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from ksvd_ref.attention.positions import (absolute, offset_table, rel_shift, relative, sinusoids,
-                                          turned)
+from ksvd_ref.attention.positions import (absolute, alibi, bucketed, offset_table, rel_shift,
+                                          relative, rotary, sinusoids, turned)
 from ksvd_ref.attention.filters import causal, memory, window
 from ksvd_ref.attention.smoother import attention, weights
 
@@ -312,6 +312,84 @@ def test_padded_queries_may_hold_anything():
         weights(k, k, log_factor=relative(q, R))
 
 
+# --- positions of today -----------------------
+
+def test_rotary(lib):
+    """S.42. A pair of columns as a complex number, one query and one key at a time.
+
+    The product depends on i − j alone, and the turned keys weigh what the keys weigh.
+    """
+    for N, M in SIZES:
+        q, k = draw(13, (2, N, 6), (2, M, 6))
+        z_q, z_k = (X[..., 0::2] + 1j * X[..., 1::2] for X in (q, k))
+        w, want = 10000.0 ** (-np.arange(3) / 3), np.zeros((2, N, M))
+        for i, j in np.ndindex(N, M):
+            turn = np.exp(1j * w * offsets(N, M)[i, j])
+            want[:, i, j] = np.sum(z_q[:, i] * np.conj(z_k[:, j]) * turn, axis=-1).real
+        Q, K = rotary(lib.array(q), first=M - N), rotary(lib.array(k))
+        assert Q.shape == q.shape
+        close(Q @ lib.xp.moveaxis(K, -1, -2), want, lib, factor=300)   # sums of 6 terms up to 4
+        close(weights(Q, K), weights(q, k, log_factor=(want - q @ np.moveaxis(k, 1, 2)) / 6 ** 0.5),
+              lib, factor=300)
+        close(lib.xp.sum(K * K, axis=-1), np.sum(k ** 2, axis=-1), lib, factor=300)
+    # <R_i q, R_j k> = <q, R_{j-i} k>
+    q, k = draw(14, (1, 4), (1, 4))
+    left = rotary(q, first=7) @ rotary(k, first=5).T
+    np.testing.assert_allclose(left, q @ rotary(k, first=-2).T, rtol=1e-13)
+    with pytest.raises(ValueError, match="even integer"):
+        rotary(np.ones((2, 3)))
+
+
+def test_alibi(lib):
+    """S.43. One head, one query and one key at a time; 8 heads have the slopes 1/2, ..., 1/256."""
+    for N, M in SIZES:
+        for heads in (1, 8):
+            want = [[[-2.0 ** (-8 * h / heads) * abs(r) for r in row] for row in offsets(N, M)]
+                    for h in range(1, heads + 1)]
+            close(alibi(heads, N, M, beside=lib.array([0.0])), want, lib)
+    np.testing.assert_array_equal(-alibi(8, 2)[:, 1, 0], 0.5 ** np.arange(1, 9))
+    # one-sided under the causal filter: as published, - m (i - j)
+    Q, K = draw(15, (8, 5, 2), (8, 5, 2))
+    published = 0.5 ** np.arange(1, 9)[:, None, None] * -offsets(5, 5)
+    got, want = (weights(Q, K, log_factor=B, mask=causal(5)) for B in (alibi(8, 5), published))
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+    with pytest.raises(ValueError, match="heads must be an integer, 1 or more"):
+        alibi(0, 3)
+
+
+def test_buckets(lib):
+    """S.44. One offset at a time, in whole numbers: buckets of T5, exact and then logarithmic."""
+    def bucket(r, n, far, one_sided):
+        if not one_sided:
+            return n // 2 * (r < 0) + bucket(abs(r), n // 2, far, True)
+        r, exact = max(r, 0), n // 2
+        if r < exact:
+            return r
+        grown = 0               # the largest k with (far / exact)^k <= (r / exact)^(n - exact)
+        while (grown + 1 + exact < n and far ** (grown + 1) * exact ** (n - exact)
+               <= r ** (n - exact) * exact ** (grown + 1)):
+            grown += 1
+        return exact + grown
+    for n, far, one_sided in ((32, 128, False), (32, 128, True), (4, 2, False), (7, 20, True)):
+        for N, M in (*SIZES, (2, 300)):
+            table, = draw(16, (3, n))
+            got = lib.host(bucketed(lib.array(table), N, M, far=far, causal=one_sided))
+            index = [[bucket(int(r), n, far, one_sided) for r in row] for row in offsets(N, M)]
+            assert got.shape == (3, N, M)
+            np.testing.assert_allclose(got, table[:, index], rtol=1e-6 if "32" in lib.name else 0)
+    assert bucket(128, 32, 128, True) == bucket(10 ** 6, 32, 128, True) == 31
+    # a function of i - j and of nothing else
+    q, k, table = draw(17, (5, 4), (5, 4), (32,))
+    b, G = bucketed(table, 5, 5), np.exp(q @ k.T)
+    np.testing.assert_array_equal(b[1:, 1:], b[:-1, :-1])
+    np.testing.assert_allclose(weights(q, k, scale=1.0, log_factor=b),
+                               G * np.exp(b) / np.sum(G * np.exp(b), axis=1, keepdims=True),
+                               rtol=1e-13)
+    for bad, options in ((3, {}), (2, {}), (5, {}), (1, {"causal": True}), (32, {"far": 8})):
+        with pytest.raises(ValueError, match=f"table must have .* far .* got {bad} and"):
+            bucketed(np.ones(bad), 2, 2, **options)
+
+
 # --- derivatives -----------------------
 
 @pytest.mark.parametrize("N, M", [(4, 4), (2, 5), (1, 3)])
@@ -328,5 +406,7 @@ def test_gradients_of_positions(N, M):
     check_gradient(lambda W_q, W_T: smooth(
         f @ W_q, g @ W_q, absolute(t_q @ W_T, t_k @ W_T)), W_q, W_T)
     check_gradient(lambda C: turned(C), f[..., :4])
+    check_gradient(lambda Q: rotary(Q, first=2), f[..., :4])
+    check_gradient(lambda b: bucketed(b, N, M, far=4, causal=True), table.T)
     learned, = draw(12, (N, 5))
     check_gradient(lambda t: smooth((f + t) @ W_q, g @ W_k, None), learned)

@@ -2,6 +2,7 @@
 import functools
 import itertools
 import math
+import tracemalloc
 import warnings
 
 import array_api_strict as strict
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ksvd_ref import kernels
-from ksvd_ref.attention.filters import causal, window
+from ksvd_ref.attention.filters import causal, memory, window
 from ksvd_ref.attention.smoother import (attention, linear_attention, merge_heads, multi_head,
                                          split_heads, weights)
+from ksvd_ref.linalg import unit_rows
 
 
 def close(got, want, lib=None, factor=100):
@@ -195,6 +197,90 @@ def test_mask_multiplies_the_kernel_not_the_logits():
     np.testing.assert_allclose(A, [0.269, 0.731, 0.0], atol=5e-4)          # three digits on paper
     assert A[2] == 0.0
     np.testing.assert_allclose(softmax([1.0, 2.0, 0.0]), [0.245, 0.665, 0.090], atol=5e-4)
+
+
+# --- attentions of today: each is one line -----------------------
+
+def test_grouped_heads(lib):
+    """S.45. Groups of heads share keys and values, and one head for all does: broadcasting.
+
+    Source: Shazeer 2019; Ainslie et al. 2023.
+    """
+    rng = np.random.default_rng(22)
+    for groups in (1, 2, 6):
+        Q, K, V = (rng.standard_normal(shape) for shape in ((2, 6, 3, 4), (2, groups, 5, 4),
+                                                            (2, groups, 5, 2)))
+        want = np.stack([[attention(Q[b, h], K[b, h * groups // 6], V[b, h * groups // 6])
+                          for h in range(6)] for b in range(2)])
+        grouped = lib.xp.reshape(lib.array(Q), (2, groups, -1, 3, 4))
+        K, V = (lib.array(X)[:, :, None, :, :] for X in (K, V))
+        close(lib.xp.reshape(attention(grouped, K, V), want.shape), want, lib)
+
+
+@pytest.mark.parametrize("mask", [None, [True] * 399 + [False]])
+def test_grouped_heads_share_without_a_copy(mask):
+    """32 heads of one query each: keys and values are larger than all else, and are not copied."""
+    rng = np.random.default_rng(23)
+    Q, K, V = (rng.standard_normal(shape) for shape in ((32, 1, 64), (400, 64), (400, 64)))
+    tracemalloc.start()
+    attention(Q, K, V, mask=mask)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * K.nbytes, peak / K.nbytes     # a copy for each head: 32 times
+
+
+def test_a_sink_is_one_more_key():
+    """S.46. Softmax plus one, e^l/(1 + Σ e^l): a key 0, of kernel value 1, with the value 0.
+
+    Its weights sum to less than 1: the missing part is that of the sink. As a key of the past it
+    passes a causal filter. Source: Miller 2023.
+    """
+    rng = np.random.default_rng(24)
+    Q, K, V = (rng.standard_normal((5, 3)) for _ in range(3))
+    sunk = lambda X: np.concatenate([np.zeros((1, 3)), X])
+    for mask, B in ((None, np.ones((5, 5))), (memory(5, 1), causal(5))):
+        A, O = np.zeros((5, 5)), np.zeros((5, 3))
+        for i in range(5):
+            g = [B[i, j] * math.exp(Q[i] @ K[j] / math.sqrt(3)) for j in range(5)]
+            A[i] = np.array(g) / (1.0 + math.fsum(g))
+            O[i] = sum(a * v for a, v in zip(A[i], V))
+        close(weights(Q, sunk(K), mask=mask)[:, 1:], A)
+        close(attention(Q, sunk(K), sunk(V), mask=mask), O)
+        assert np.all(A.sum(axis=1) < 1.0)
+
+
+def test_unit_queries_and_keys():
+    """S.47. QK-norm: with rows of length 1 and a scale, the exponential kernel and rbf agree.
+
+    Source: Henry et al. 2020.
+    """
+    rng = np.random.default_rng(25)
+    Q, K = rng.standard_normal((5, 3)), rng.standard_normal((7, 3))
+    G = np.array([[math.exp(9.0 * (q @ k) / math.sqrt((q @ q) * (k @ k))) for k in K] for q in Q])
+    unit = unit_rows(Q), unit_rows(K)
+    A = weights(*unit, scale=1 / 9)
+    close(A, G / G.sum(axis=1, keepdims=True), factor=1000)     # of logits up to 9
+    close(weights(*unit, kernel="rbf", gamma=9 / 2), A, factor=1000)
+    assert abs(weights(Q, K, kernel="rbf", gamma=9 / 2) - weights(Q, K, scale=1 / 9)).max() > 0.1
+
+
+def test_differential_attention_is_no_smoother():
+    """S.48. A₁ − λA₂, a difference of two smoothers: its rows sum to 1 − λ, and it has negative
+    weights, so it leaves the range of the values. Source: Ye et al. 2024.
+    """
+    rng = np.random.default_rng(26)
+    q_1, k_1, q_2, k_2 = 2.0 * rng.standard_normal((4, 6, 3))
+    V, lam = rng.standard_normal((6, 2)), 0.8
+    A = np.zeros((6, 6))
+    for q, k, sign in ((q_1, k_1, 1.0), (q_2, k_2, -lam)):
+        for i in range(6):
+            g = [math.exp(q[i] @ k[j] / math.sqrt(3)) for j in range(6)]
+            A[i] += sign * np.array(g) / math.fsum(g)
+    close(attention(q_1, k_1, V) - lam * attention(q_2, k_2, V), A @ V)
+    np.testing.assert_allclose(A.sum(axis=1), 1.0 - lam, rtol=1e-13)
+    assert A.min() < -0.1
+    A = A / (1.0 - lam)                             # nor does dividing make an average of it
+    assert np.any((A @ V < V.min(axis=0)) | (A @ V > V.max(axis=0)))
 
 
 # --- three problems that users of other libraries reported, each with its kind ---
@@ -855,3 +941,18 @@ def test_overflow_of_a_sum_is_an_error(lib):
         with pytest.raises(ValueError, match="linear_attention overflows"):
             linear_attention(Q, small, big, mask=mask)
     close(attention(one, small, lib.xp.ones_like(small)), [[1.0]], lib)
+    close(attention(one, small, 0.3 * big) / big[:1, :], [[0.3]], lib)
+    with pytest.raises(ValueError, match="attention overflows"):            # of 3 values
+        attention(one, small, big)
+
+
+def test_logits_that_overflow_downwards_are_an_error(lib):
+    """Minus infinity would be a weight of 0 in silence; a hidden one is."""
+    far = float(np.finfo(lib.name).max) ** 0.6
+    Q, K, V = lib.array([[far]]), lib.array([[-far], [0.0]]), lib.array([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="NaN or infinite at a visible key"):
+        attention(Q, K, V)
+    close(attention(Q, K, V, mask=[False, True]), [[2.0]], lib)
+    half = float(np.finfo(lib.name).max) * 0.75     # three of them overflow a sum, not a weight
+    close(attention(lib.array([[half]]), lib.array([[1.0], [1.0], [1.0]]),
+                    lib.array([[1.0], [2.0], [3.0]])), [[2.0]], lib)

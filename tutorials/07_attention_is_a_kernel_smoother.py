@@ -15,9 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from autograd import grad
 
-from ksvd_ref import features
+from ksvd_ref import features, linalg
+from ksvd_ref.attention import positions
 from ksvd_ref.attention.filters import causal, memory, strided, window
-from ksvd_ref.attention.positions import absolute, offset_table, relative, sinusoids, turned
+from ksvd_ref.attention.positions import (absolute, bucketed, offset_table, relative, rotary,
+                                          sinusoids, turned)
 from ksvd_ref.attention.smoother import attention, linear_attention, weights
 from ksvd_ref.course import datasets
 
@@ -196,6 +198,39 @@ of_u, of_v = u @ k.T / 2, relative(np.tile(v, (N, 1)), R)
 full, no_u = (normalised(causal(N) * np.exp(q @ k.T / 2 + offset + of_v + c)) for c in (of_u, 0))
 assert close(full @ f @ W_v, published["XL, full"]) and not close(full, no_u, 0.1)
 # %% [markdown]
+# The attentions of today are lines of the same kind. **RoPE** turns queries and keys by their
+# positions, $\langle R_iq, R_jk\rangle = \langle q, R_{j-i}k\rangle$: a kernel of offsets with
+# coefficients from the query *and* the key (S.42). **ALiBi** (S.43) and **T5** (S.44) have one of
+# offsets alone, Laplacian and a table of buckets; T5 does not divide by $\sqrt d$.
+# %%
+turn = lambda x, i: rotary(x[None], first=i)[0]                 # by position i
+assert close(turn(q[5], 5) @ turn(k[3], 3), q[5] @ turn(k[3], 3 - 5))      # S.42
+assert close(positions.alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])  # S.43: two apart, slopes 1/2, 1/4
+b = rng.standard_normal(32)
+assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])           # S.44: 8 apart is the first wide
+today = {"RoPE": attention(rotary(q), rotary(k), f @ W_v),
+         "ALiBi": attention(q, k, f @ W_v, log_factor=positions.alibi(8, N), mask=causal(N)),
+         "T5": attention(q, k, f @ W_v, scale=1, log_factor=bucketed(b, N, N))}
+G = np.exp(rotary(q) @ rotary(k).T / 2), np.exp(q @ k.T + bucketed(b, N, N))
+assert close(today["RoPE"], normalised(G[0]) @ f @ W_v)
+assert close(today["T5"], normalised(G[1]) @ f @ W_v)
+# %% [markdown]
+# **Grouped heads** share keys and values, which broadcast (S.45). A **sink**, or softmax plus one,
+# is one more key 0, of kernel value 1 and value 0: the weights of the others sum to less than 1
+# (S.46). **QK-norm** gives all keys one length, so exponential and rbf agree (S.47, D5).
+# **Differential attention** $A_1 - \lambda A_2$ is a difference of two smoothers and no smoother:
+# its rows sum to $1 - \lambda$, with negative weights (S.48).
+# %%
+shared = attention(np.stack([q, 2 * q]), k, f @ W_v)            # S.45: two heads of one group
+assert close(shared[1], attention(2 * q, k, f @ W_v))
+sunk = np.vstack([0 * k[:1], k])                                # S.46
+G = np.exp(q @ k.T / 2)
+assert close(weights(q, sunk)[:, 1:], G / (1 + G.sum(axis=1, keepdims=True)))
+unit_q, unit_k = linalg.unit_rows(q), linalg.unit_rows(k)       # S.47, at a scale of 9
+assert close(weights(unit_q, unit_k, scale=1 / 9), weights(unit_q, unit_k, kernel="rbf", gamma=4.5))
+A = weights(q, k) - 0.8 * weights(k, q)                         # S.48
+assert close(A.sum(axis=1), 0.2) and A.min() < -0.01
+# %% [markdown]
 # ## 5. The filter, and where order comes from
 # Causal (S.24), with a memory of earlier keys (S.25), a window (S.26), strided (S.27):
 # %% Maps of four filters: a triangle, a triangle beside a block, a band, a band with stripes
@@ -352,9 +387,13 @@ def equivariant_filters(n):
 # *Where this is used.* Lessons 08 (KSVD of these maps), 09 (Primal-Attention), 11 (ablations).
 #
 # *Further reading.* Tsai et al., Transformer Dissection, EMNLP 2019 (arXiv 1908.11775). Dai et al.,
-# Transformer-XL, ACL 2019. Choromanski et al., Rethinking Attention with Performers, ICLR 2021.
-# Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021. Fukunaga and Hostetler, The
-# estimation of the gradient of a density function, IEEE Trans. Inf. Theory 21(1), 1975. Cheng, Mean
-# shift, mode seeking, and clustering, IEEE Trans. Pattern Anal. 17(8), 1995. Fan, Design-adaptive
-# nonparametric regression, J. Amer. Stat. Assoc. 87, 1992. Ueda and Nakano, Generalization error of
-# ensemble estimators, IEEE Int. Conf. on Neural Networks, 1996.
+# Transformer-XL, ACL 2019. Raffel et al., T5, JMLR 21, 2020 (arXiv 1910.10683). Su et al., RoFormer
+# (RoPE), arXiv 2104.09864, 2021. Press et al., Train short, test long (ALiBi), ICLR 2022. Shazeer,
+# Fast Transformer decoding, arXiv 1911.02150, 2019. Ainslie et al., GQA, EMNLP 2023. Miller,
+# Attention is off by one, 2023. Henry et al., Query-Key normalization, Findings of EMNLP 2020. Ye
+# et al., Differential Transformer, arXiv 2410.05258, 2024. Choromanski et al., Rethinking Attention
+# with Performers, ICLR 2021. Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021.
+# Fukunaga and Hostetler, The estimation of the gradient of a density function, IEEE Trans. Inf.
+# Theory 21(1), 1975. Cheng, Mean shift, mode seeking, and clustering, IEEE Trans. Pattern Anal.
+# 17(8), 1995. Fan, Design-adaptive nonparametric regression, J. Amer. Stat. Assoc. 87, 1992. Ueda
+# and Nakano, Generalization error of ensemble estimators, IEEE Int. Conf. on Neural Networks, 1996.

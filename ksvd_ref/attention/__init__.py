@@ -8,14 +8,16 @@
 What is used most is on the face: attention.primal_attention, attention.paper_loss, ...
 """
 from . import filters, gradients, layer, losses, positions, smoother
-from .gradients import even_rows_vjp, paper_loss_vjp, primal_attention_vjp, published_loss_vjp
+from .gradients import (approximation_loss_vjp, even_rows_vjp, paper_loss_vjp,
+                        primal_attention_vjp, published_loss_vjp)
 from .layer import (PrimalWeights, Scores, even_rows, primal_attention, published_init,
                     running_mean)
-from .losses import mean_of_squares, paper_lambda, paper_loss, published_loss, square_of_mean
+from .losses import (approximation_loss, mean_of_squares, paper_lambda, paper_loss, published_loss,
+                     square_of_mean)
 
 MODULES = ["filters", "positions", "smoother", "layer", "losses", "gradients"]
 __all__ = ["filters", "gradients", "layer", "losses", "positions", "smoother",
-           "PrimalWeights", "Scores", "even_rows", "even_rows_vjp", "mean_of_squares",
-           "paper_lambda", "paper_loss", "paper_loss_vjp", "primal_attention",
-           "primal_attention_vjp", "published_init", "published_loss", "published_loss_vjp",
-           "running_mean", "square_of_mean"]
+           "PrimalWeights", "Scores", "approximation_loss", "approximation_loss_vjp", "even_rows",
+           "even_rows_vjp", "mean_of_squares", "paper_lambda", "paper_loss", "paper_loss_vjp",
+           "primal_attention", "primal_attention_vjp", "published_init", "published_loss",
+           "published_loss_vjp", "running_mean", "square_of_mean"]

@@ -11,10 +11,10 @@ import math
 
 from ..backend import like, namespace
 from ..inputs import arrays, integer
-from .filters import steps, visible
+from .filters import shown, steps, visible
 from .layer import (LAYER, WEIGHTS, PrimalWeights, Scores, _count, _even_grid, _fitting, _in_range,
                     _random_features, _running_sum, _take_rows)
-from .losses import SCORES, _counted, _squares
+from .losses import KERNEL, SCORES, _counted, _factors, _inner, _squares, _T
 
 
 @arrays(**LAYER, scores=SCORES, g_scores=SCORES, g_output="~... H N d_v")
@@ -63,9 +63,7 @@ def _scores_vjp(g, S, X, W, features):
     """Derivatives by X and by W, for each sequence, of the scores S = Φ W."""
     if not isinstance(features, str):
         Phi = _random_features(X, features)
-        g_Phi = g @ _T(W) * Phi                                 # d Φ_l = Φ_l (w_l − x)ᵀ dx
-        total = namespace(g_Phi).sum(g_Phi, axis=-1, keepdims=True)
-        return g_Phi @ features.T - X * total, _T(Phi) @ g
+        return _random_vjp(g @ _T(W) * Phi, X, features), _T(Phi) @ g
     if features == "identity":
         return g @ _T(W), _T(X) @ g
     X, length, top = _in_range(X)
@@ -75,8 +73,9 @@ def _scores_vjp(g, S, X, W, features):
     return g_X if top is None else g_X / top, _T(X) @ g
 
 
-def _T(A):
-    return namespace(A).moveaxis(A, -1, -2)
+def _random_vjp(g, X, features):
+    """Derivative by X, where g is that by Φ, times Φ: d Φ_l = Φ_l (w_l − x)ᵀ dx."""
+    return g @ features.T - X * namespace(g).sum(g, axis=-1, keepdims=True)
 
 
 def _room(A):
@@ -152,3 +151,45 @@ def published_loss_vjp(g, scores, weights, *, mask=None):
     weight = g[..., None] * (Lambda * Lambda)[:, None, :]       # (..., H, 1, s)
     return Scores(weight * E, weight * R), PrimalWeights(
         g_trace * W_r, g_trace * W_e, g_L, _room(W_o), _room(b_o))
+
+
+@arrays(scores=SCORES, **KERNEL, g="... H")
+def approximation_loss_vjp(g, scores, Q, K, *, F=None, features="cosine", mask=None):
+    """Gradient through `approximation_loss`: (Scores, g_Q, g_K, g_F or None).
+
+    With C_e = ΦᵀE, C_r = ΨᵀR, G_e = ΦᵀΦ, G_r = ΨᵀΨ, M = FᵀF, and m of the share 1 + m/‖K‖², twice
+    this, times g/‖K‖²: g_E = E RᵀR − Φ M C_r, g_Φ = −E (M C_r)ᵀ − m/‖K‖² Φ M G_r M, the same with
+    sides changed, and g_F = −F (C_e C_rᵀ + C_r C_eᵀ + m/‖K‖² (G_e M G_r + G_r M G_e)).
+
+    >>> scores, Q, K = ([[[2.0]]], [[[1.0]]]), [[[5.0]]], [[[3.0]]]        # (1 - e r)² at 2, 1
+    >>> approximation_loss_vjp([1.0], scores, Q, K)[0]
+    Scores(E=array([[[2.]]]), R=array([[[4.]]]))
+    """
+    E, R, Phi, Psi, M, some = _factors(scores, Q, K, F, features, mask)
+    G_e, G_r, C_e, C_r = _T(Phi) @ Phi, _T(Psi) @ Psi, _T(Phi) @ E, _T(Psi) @ R
+    norm_2 = visible(some, _inner(M @ G_e @ M, G_r), 1.0)
+    m = _inner(_T(E) @ E, _T(R) @ R) - 2.0 * _inner(M @ C_e, C_r)
+    weight, share = (2.0 * g / norm_2)[..., None, None], (m / norm_2)[..., None, None]
+    found, mask = [], steps(mask, Q, 3)
+    for S, other, X, Phi_, C, G, name in ((E, R, Q, Phi, C_r, G_r, "Q"),
+                                          (R, E, K, Psi, C_e, G_e, "K")):
+        MC = M @ C
+        g_S = weight * (S @ (_T(other) @ other) - Phi_ @ MC)
+        g_Phi = -weight * (S @ _T(MC) + share * (Phi_ @ (M @ G @ M)))
+        found.append((g_S, visible(mask, _map_vjp(g_Phi, Phi_, shown(mask, X, name), features))))
+    (g_E, g_Q), (g_R, g_K) = found
+    if F is not None:
+        half = C_e @ _T(C_r) + share * (G_e @ M @ G_r)
+        F = -weight * (F @ (half + _T(half)))
+    return Scores(g_E, g_R), g_Q, g_K, F
+
+
+def _map_vjp(g, Phi, X, features):
+    """Derivative by X, where g is that by Φ."""
+    if not isinstance(features, str):
+        return _random_vjp(g * Phi, X, features)
+    if features == "identity":
+        return g
+    _, length, top = _in_range(X)
+    g = (g - Phi * namespace(g).sum(g * Phi, axis=-1, keepdims=True)) / length
+    return g if top is None else g / top

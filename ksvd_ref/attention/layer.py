@@ -89,26 +89,33 @@ def primal_attention(Q, K, weights, *, F=None, features="cosine", mask=None, cau
 
 def _fitting(Q, K, weights, F, features, mask, causal):
     """Q and K with zeros at padded steps, and their mask; refuses what the axes do not say."""
-    (_, D, s), (N, d), named = weights[0].shape, Q.shape[-2:], isinstance(features, str)
+    (_, D, s), N, p = weights[0].shape, Q.shape[-2], _width(Q, F, features)
     if causal and F is not None:
         raise ValueError("causal=True needs data-independent weights, F=None: F holds rows of the "
                          "whole sequence, so every score would see the future through it")
-    if not named and features.shape[0] != d:
-        raise ValueError(f"features must have {d} rows, one for each column of Q, "
-                         f"got shape {tuple(features.shape)}")
-    p, rows = d if named else features.shape[1], D if F is None else F.shape[-1]
-    if rows != p:
-        raise ValueError(f"{'W_e without F must have rows' if F is None else 'F must have columns'}"
-                         f" for the {p} features, got {rows}")
+    if F is None and D != p:
+        raise ValueError(f"W_e without F must have rows for the {p} features, got {D}")
     bound = min(D, p, N)
     if s > bound:
         warnings.warn(f"s = {s} directions, but the kernel matrix has rank min(n, p, N) = {bound} "
                       f"at most (V16): {s - bound} of them cannot be singular vectors of a "
                       "sigma > 0", stacklevel=4)
     mask = steps(mask, Q, 3)
-    if mask is None and named:                      # NaN shows; a random feature hides it
+    if mask is None and isinstance(features, str):  # NaN shows; a random feature hides it
         return Q, K, None
     return shown(mask, Q, "Q"), shown(mask, K, "K"), mask
+
+
+def _width(Q, F, features):
+    """p, how many features there are; refuses directions and an F that do not fit."""
+    d, named = Q.shape[-1], isinstance(features, str)
+    if not named and features.shape[0] != d:
+        raise ValueError(f"features must have {d} rows, one for each column of Q, "
+                         f"got shape {tuple(features.shape)}")
+    p = d if named else features.shape[1]
+    if F is not None and F.shape[-1] != p:
+        raise ValueError(f"F must have columns for the {p} features, got {F.shape[-1]}")
+    return p
 
 
 def _scores(X, W, features):
@@ -119,6 +126,16 @@ def _scores(X, W, features):
         return X @ W
     X, length, _ = _in_range(X)
     return X @ W / length
+
+
+def _feature_map(X, features):
+    """Φ, which the layer never forms and its kernel needs."""
+    if not isinstance(features, str):
+        return _random_features(X, features)
+    if features == "identity":
+        return X
+    X, length, _ = _in_range(X)
+    return X / length
 
 
 def _random_features(X, W):

@@ -1,6 +1,7 @@
-"""Losses of Primal-Attention: the objective of the KSVD, as in the paper and as in its code.
+"""Losses of Primal-Attention: the objective of the KSVD, in two forms, and one whose minimum it is.
 
 E, R       (..., H, N, s)       scores of the layer
+Φ, Ψ, F    as in layer.py       K = Φ FᵀF Ψᵀ is the kernel of a sequence and head
 W_e, W_r   (H, D, s)            primal weights
 Λ          (H, s)               weights of the loss: 1/σ in K.28, √(N/σ) in K.31
 J          (..., H) or (...)    objective, for each head or its mean over the heads
@@ -11,12 +12,13 @@ import math
 
 from autograd.extend import defvjp, primitive
 
-from ..backend import namespace
+from ..backend import like, namespace
 from ..inputs import arrays, integer
-from .filters import shown, steps
-from .layer import WEIGHTS
+from .filters import shown, steps, visible
+from .layer import LAYER, WEIGHTS, _feature_map, _width
 
 SCORES = {"E": "~... H N s", "R": "~... H N s"}
+KERNEL = {name: LAYER[name] for name in ("Q", "K", "F", "features")}
 
 
 @arrays(scores=SCORES, weights=WEIGHTS)
@@ -76,6 +78,45 @@ def _squares(E):
 
 
 defvjp(_squares, lambda ans, E: lambda g: 2.0 * g[..., None, :] * E)
+
+
+@arrays(scores=SCORES, **KERNEL)
+def approximation_loss(scores, Q, K, *, F=None, features="cosine", mask=None):
+    """The share of each kernel that its scores miss, ‖K − ERᵀ‖²/‖K‖² = 1 + 2L/‖K‖² (Eq. K.41).
+
+    (..., H), from 0 up; above 1 the scores are worse than none. L is primal.approximation_loss of
+    E and R: 1 + (⟨EᵀE, RᵀR⟩ − 2 ⟨F ΦᵀE, F ΨᵀR⟩)/‖K‖² in O(N p (s + p)), without K. Relative, or
+    long sequences would outweigh short ones. J can be zero anywhere (V5); here E and R at a minimum
+    span the s leading components, up to a mixture (K.42), and primal.from_factors has the vectors.
+    Q, K, F, features, mask: of the layer; causal scores belong to the kernel of the running means,
+    which then are the Q and K here. 1 for a sequence of padding alone.
+
+    >>> Q, K = [[[3.0, 0.0], [0.0, 1.0]]], [[[1.0, 0.0], [0.0, 1.0]]]      # K = I, found: a half
+    >>> approximation_loss(([[[1.0], [0.0]]], [[[1.0], [0.0]]]), Q, K)
+    array([0.5])
+    """
+    E, R, Phi, Psi, FF, some = _factors(scores, Q, K, F, features, mask)
+    G_e, G_r = _T(Phi) @ Phi, _T(Psi) @ Psi
+    missed = _inner(_T(E) @ E, _T(R) @ R) - 2.0 * _inner(FF @ (_T(Phi) @ E), _T(Psi) @ R)
+    return 1.0 + missed / visible(some, _inner(FF @ G_e @ FF, G_r), 1.0)
+
+
+def _factors(scores, Q, K, F, features, mask):
+    """E, R, Φ, Ψ with zeros at padded steps, FᵀF, and which sequences have a step."""
+    (E, R, _), p = _counted(scores, mask), _width(Q, F, features)
+    mask = steps(mask, Q, 3)
+    Phi, Psi = (visible(mask, _feature_map(shown(mask, X, name), features))
+                for X, name in ((Q, "Q"), (K, "K")))
+    FF = namespace(Q).eye(p, **like(Q)) if F is None else _T(F) @ F
+    return E, R, Phi, Psi, FF, None if mask is None else namespace(mask).any(mask, axis=(-2, -1))
+
+
+def _inner(A, B):
+    return namespace(A, B).sum(A * B, axis=(-2, -1))
+
+
+def _T(A):
+    return namespace(A).moveaxis(A, -1, -2)
 
 
 @arrays(Lambda="...", N=integer(1))

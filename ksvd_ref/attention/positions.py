@@ -4,10 +4,11 @@ t    (N, d)          rows are positions, sinusoids or learned
 R    (N+M-1, d)      rows are offsets r = i − j, descending from M−1 to −(N−1)
 Q    (..., N, d)     queries, the coefficients of an offset kernel
 
-Additive positions go into the content, Q = (f + t) W_q (S.13). The others multiply the kernel, so
-their logarithm is added to the scores: a kernel of two absolute positions (S.18), or one of the
-offset i − j with coefficients from the query (S.14, S.17). NaN passes: only the smoother knows what
-is visible. As in the filters, query i stands at position i + M − N. What is refused: inputs.py.
+Additive positions go into the content, Q = (f + t) W_q (S.13), or turn it (S.42). The others
+multiply the kernel, so their logarithm is added to the scores: a kernel of two absolute positions
+(S.18), one of the offset i − j with coefficients from the query (S.14, S.17), or of i − j alone
+(S.43, S.44). NaN passes: only the smoother knows what is visible. As in the filters, query i stands
+at position i + M − N. What is refused: inputs.py.
 """
 import autograd.numpy as anp
 import numpy as np
@@ -153,7 +154,80 @@ def turned(C, *, first=0):
     >>> psi @ sinusoids(1, 2, first=1).T                        # sin(2 - 1)
     array([[0.841]])
     """
-    xp, t = namespace(C), sinusoids(*C.shape[-2:], first=first)
-    sin, cos = (xp.asarray(t[:, part::2], **like(C)) for part in (0, 1))
-    a, b = C[..., 0::2], C[..., 1::2]
-    return xp.reshape(xp.stack([b * sin - a * cos, a * sin + b * cos], axis=-1), C.shape)
+    a, b, sin, cos = _pairs(C, first)
+    return _side_by_side(b * sin - a * cos, a * sin + b * cos)
+
+
+def _pairs(X, first):
+    """Even and odd columns of X, and the sine and cosine that belong to each pair."""
+    t = sinusoids(*X.shape[-2:], first=first)
+    sin, cos = (namespace(X).asarray(t[:, part::2], **like(X)) for part in (0, 1))
+    return X[..., 0::2], X[..., 1::2], sin, cos
+
+
+def _side_by_side(a, b):
+    xp = namespace(a, b)
+    return xp.reshape(xp.stack([a, b], axis=-1), (*a.shape[:-1], -1))
+
+
+@arrays(X="... N d", first=number())
+def rotary(X, *, first=0):
+    """RoPE: queries and keys turned by their position, ⟨Rᵢq, Rⱼk⟩ = ⟨q, R_{j−i}k⟩ (Eq. S.42).
+
+    Rᵢ turns each pair (a, b)_p of columns by the angle ω_p i of `sinusoids`: the exponential kernel
+    of turned content, one of offsets with coefficients from the query *and* the key. Lengths stay.
+    first: position of the first row, M − N for queries whose keys are numbered from 0. Published
+    models pair column p with p + d/2 as well, which only names the columns anew.
+    Source: Su et al. 2021.
+
+    >>> rotary([[1.0, 0.0], [1.0, 0.0]])[1, :]                  # by one radian
+    array([0.540, 0.841])
+    """
+    a, b, sin, cos = _pairs(X, first)
+    return _side_by_side(a * cos - b * sin, a * sin + b * cos)
+
+
+@arrays(heads=integer(1), N=integer(1), M=integer(1), beside="~...")
+def alibi(heads, N, M=None, *, beside=None):
+    """ALiBi: log factor −m_h |i − j| with the slopes m_h = 2^(−8h/H), h = 1, …, H (Eq. S.43).
+
+    A Laplacian kernel of the offset, (H, N, M), one-sided under the causal filter, for which it was
+    published; H there is a power of two. beside: array whose library and dtype it gets.
+    Source: Press et al. 2022.
+
+    >>> alibi(8, 1, 3)[:2, 0, :]                                # slopes 1/2 and 1/4
+    array([[-1.  , -0.5 , -0.  ],
+           [-0.5 , -0.25, -0.  ]])
+    """
+    M = N if M is None else M
+    slopes = 2.0 ** (-8.0 * np.arange(1, heads + 1) / heads)
+    apart = np.abs(np.arange(M - N, M)[:, None] - np.arange(M)[None, :])
+    B = -slopes[:, None, None] * apart
+    return B if beside is None else namespace(beside).asarray(B, **like(beside))
+
+
+@arrays(table="... n", N=integer(1), M=integer(1), far=integer(2))
+def bucketed(table, N, M, *, far=128, causal=False):
+    """T5: log factor b_{bucket(i−j)}, one learned number a head and bucket (Eq. S.44).
+
+    table (..., n) of n = 32 buckets gives (..., N, M). A half of them is for keys after the query,
+    unless causal; of the rest a half has one distance each, the others grow by a constant factor up
+    to `far`, and the last holds all beyond. It depends on neither query nor key; T5 does not divide
+    its scores by √d, so `attention` gets scale=1. Source: code of Raffel et al. 2020.
+
+    >>> bucketed([0.0, 1.0, 2.0, 3.0], 1, 9, far=8, causal=True)[0, :]     # 8, 7, ..., 0 apart
+    array([3., 3., 3., 3., 3., 2., 2., 1., 0.])
+    """
+    n, offset = table.shape[-1] // (1 if causal else 2), np.arange(M - 1, -N, -1)
+    exact = n // 2
+    if exact < 1 or far <= exact or not causal and table.shape[-1] % 2:
+        raise ValueError(f"table must have {'2' if causal else '4, 6, ...'} columns or more, and "
+                         f"far must be beyond their exact part, got {table.shape[-1]} and {far}")
+    apart = np.maximum(offset, 0) if causal else np.abs(offset)
+    grown = np.log2(np.maximum(apart, exact) / exact) / np.log2(far / exact) * (n - exact)
+    bucket = np.where(apart < exact, apart, np.minimum(exact + grown.astype(int), n - 1))
+    bucket = bucket if causal else bucket + n * (offset < 0)
+    pick = bucket[None, :] == np.arange(table.shape[-1])[:, None]          # as in offset_table
+    xp = namespace(table)
+    row = table @ xp.asarray(pick.astype(float), **like(table))            # (..., N + M - 1)
+    return rel_shift(row[..., None, :] + xp.zeros((N, 1), **like(table)))

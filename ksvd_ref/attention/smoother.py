@@ -14,12 +14,14 @@ No equation: heads are blocks of columns. What is refused: inputs.py.
 """
 import warnings
 
+import autograd.numpy as anp
+import numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
 from ..backend import namespace
 from ..inputs import TOO_LARGE, arrays, as_array, call_back, integer, number
-from ..linalg import softmax, squared_distances
+from ..linalg import squared_distances
 from .filters import causal, pairs, shown, taking_part, visible
 
 
@@ -29,15 +31,16 @@ def attention(Q, K, V, *, kernel="exponential", log_factor=None, mask=None, guar
     """Kernel smoother of the values, Σⱼ κ(q, kⱼ) vⱼ / Σⱼ κ(q, kⱼ) (Eq. S.2); softmax is one case.
 
     O = A V, (..., N, d_v), with the A of `weights` and all its arguments: Nadaraya-Watson
-    regression with responses v_j. Source: Tsai et al. 2019, Definition 1.
+    regression with responses v_j. Divided by the sum at the end, so values must be M times smaller
+    than the largest number. Source: Tsai et al. 2019, Definition 1.
 
     >>> from math import log
     >>> attention([[1.0]], [[log(2)], [0.0]], [[3.0], [0.0]])              # weights 2/3 and 1/3
     array([[2.]])
     """
     mask = pairs(mask, Q, K, V, log_factor)
-    A = _weights(Q, K, kernel, log_factor, mask, guard, parameters)
-    return A @ shown(taking_part(mask)[1], V, "V")
+    A, Z = _weights(Q, K, kernel, log_factor, mask, guard, parameters)
+    return A @ shown(taking_part(mask)[1], V, "V") / Z          # fewer outputs than weights
 
 
 @arrays(Q="~* N d", K="~* M d", log_factor="~* n m", guard=number())
@@ -55,11 +58,13 @@ def weights(Q, K, *, kernel="exponential", log_factor=None, mask=None, guard=0.0
     >>> weights([[1.0]], [[1.0], [-1.0]], kernel="polynomial", coef0=0.0)  # 1 and 1: sign-blind
     array([[0.5, 0.5]])
     """
-    return _weights(Q, K, kernel, log_factor, pairs(mask, Q, K, log_factor=log_factor), guard,
+    A, Z = _weights(Q, K, kernel, log_factor, pairs(mask, Q, K, log_factor=log_factor), guard,
                     parameters)
+    return A / Z
 
 
 def _weights(Q, K, kernel, log_factor, mask, guard, parameters):
+    """The attention matrix as A and what its rows are still to be divided by."""
     sees, seen = taking_part(mask)
     G = _kernel_matrix(kernel, shown(sees, Q, "Q"), shown(seen, K, "K"), mask, parameters)
     if log_factor is not None:
@@ -69,11 +74,13 @@ def _weights(Q, K, kernel, log_factor, mask, guard, parameters):
         raise ValueError("guard must be 0, or positive for a kernel that can vanish, "
                          f"got {guard} for kernel {kernel!r}")
     if logarithmic:
-        return _softmax(G if log_factor is None else G + log_factor, mask, sees)
+        return _exponentials(G if log_factor is None else G + log_factor, mask, sees)
     G = visible(mask, G)
     if log_factor is not None:
-        G = G * _softmax(log_factor, mask, sees)    # the sum it is divided by cancels (claim D7)
-    return _ratio(G, sees, guard, "this kernel" if callable(kernel) else f"the {kernel} kernel")
+        A, Z = _exponentials(log_factor + 0.0, mask, sees)
+        G = G * (A / Z)                             # the sum it is divided by cancels (claim D7)
+    name = "this kernel" if callable(kernel) else f"the {kernel} kernel"
+    return _ratio(G, sees, guard, name), 1.0
 
 
 def _inner(Q, K):
@@ -81,7 +88,7 @@ def _inner(Q, K):
 
 
 KERNELS = {                 # name -> G, or its logarithm (S.4), and what its parameters must be
-    "exponential": (lambda Q, K, scale=None: _inner(Q, K) / (scale or Q.shape[-1] ** 0.5),
+    "exponential": (lambda Q, K, scale=None: _inner(Q / (scale or Q.shape[-1] ** 0.5), K),
                     {"scale": number(above=0)}),
     "rbf": (lambda Q, K, gamma=1.0: -gamma * squared_distances(Q, K), {"gamma": number(above=0)}),
     "linear": (_inner, {}),
@@ -109,20 +116,33 @@ def _kernel_matrix(kernel, Q, K, mask, parameters):
     if tuple(G.shape[-2:]) != (N, M):
         raise ValueError(f"kernel(Q, K) must be an array of shape (..., {N}, {M}), "
                          f"got {tuple(G.shape)}")
-    if not xp.all(xp.isfinite(G) if mask is None else xp.isfinite(G) | ~mask):
+    looks_bad = not xp.isfinite(xp.sum(getval(G)))              # one pass, and seldom a second
+    if looks_bad and not xp.all(xp.isfinite(G) if mask is None else xp.isfinite(G) | ~mask):
         raise ValueError(f"kernel {kernel!r} is NaN or infinite at a visible key: {TOO_LARGE}")
     return G
 
 
-def _softmax(logits, mask, sees):
-    """Softmax over the visible logits (S.4), zeros in a row that sees nothing."""
-    if mask is None:
-        return softmax(logits)
-    logits = visible(mask, logits, -float("inf"))
-    if namespace(sees).all(sees):
-        return softmax(logits)
-    # A row of minus infinity would be NaN, one of -1e9 an average of hidden keys.
-    return visible(sees, softmax(visible(sees, logits)))
+def _exponentials(logits, mask, sees):
+    """Numerator and normaliser of the softmax of visible logits (S.4), which are overwritten.
+
+    0 and 1 in a row that sees nothing: minus infinity less itself would be NaN, and -1e9 in the
+    place of minus infinity an average of hidden keys.
+    """
+    xp, logits = namespace(logits), visible(mask, logits, -float("inf"))
+    if xp is anp:
+        return _softmax(logits, sees), 1.0
+    logits -= visible(sees, xp.max(logits, axis=-1, keepdims=True))
+    A = np.exp(logits, out=logits) if xp is np else xp.exp(logits)         # new room costs as much
+    return A, visible(sees, xp.sum(A, axis=-1, keepdims=True), 1.0)
+
+
+@primitive                  # one step for autograd
+def _softmax(logits, sees):
+    A, Z = _exponentials(logits, None, sees)
+    return A / Z
+
+
+defvjp(_softmax, lambda A, logits, sees: lambda g: A * (g - anp.sum(A * g, axis=-1, keepdims=True)))
 
 
 def _ratio(G, sees, guard, name):
