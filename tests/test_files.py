@@ -94,8 +94,8 @@ def test_text(tmp_path, name):
     ("last-column.csv", "a,b\n1,\n2,\n", "found '' in line 2, column 2"),
     ("nan.csv", "nan,nan\n1,2\n", "found 'nan' in line 1, column 1: fill what is missing"),
     ("labels.csv", "n,u\nA,1\nNA,2\nC,3\n", "found 'NA' in line 3, column 1: fill .*--labels if"),
-    ("names.csv", "u,v,w,x\na,1,2\nb,3,4\n", "header of 2 names expected, found 4 in line 1"),
-    ("null.csv", "1\0,2\n", "found null bytes: save it as UTF-8"),
+    ("names.csv", "u,v,w,x\na,1,2\nb,3,4\n", "found 4 cells in line 1 and 3 in line 2"),
+    ("null.csv", "1\0,2\n", "found other bytes: save it as UTF-8"),
     ("matrix.mat", "", "found the ending .mat"), ("matrix", "", "found a name without an ending")])
 def test_bad_text_is_refused(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
@@ -260,7 +260,7 @@ def test_sparse_matrices_that_are_not_read(tmp_path):
     with pytest.raises(ValueError, match="csr, csc or coo .* found dia .*load_npz.FILE.*toarray"):
         files.read(tmp_path / "x.npz")
     np.savez(tmp_path / "y.npz", format=b"coo", shape=[2, 2], data=[1.0], row=[-1], col=[0])
-    with pytest.raises(ValueError, match="indices from 0 on"):
+    with pytest.raises(ValueError, match="found something else .invalid entry in coordinates"):
         files.read(tmp_path / "y.npz").arrays["A"].load()
     np.savez(tmp_path / "z.npz", format=b"csr", shape=[10 ** 6, 10 ** 6], data=[1.0], indices=[0],
              indptr=[0, 1])

@@ -194,13 +194,14 @@ def bad_files():
     ("object.npy", "object.npy: numbers written by numpy.save or numpy.savez expected, found pick"),
     ("masked.npy", "in entry (0, 1) of shape (2, 2); K looks like masked scores (its least entry is"
      " -inf, of all others the largest is 2): take the softmax first"),
-    ("heads.npy", "K must have 2 axes, got shape (2, 3, 4, 4): --index 0,0 chooses along the first "
-     "2"), ("heads.npy --index 5,0", "--index: a number from 0 to 1 expected for axis 0 of K"),
-    ("heads.npy --index x", "argument --index: numbers such as 0,3 expected, got x"),
+    ("heads.npy", "K must have 2 axes, got shape (2, 3, 4, 4): --index from 0,0 to 1,2 chooses "
+     "along the first 2"), ("heads.npy --index 5,0", "--index from 0,0 to 1,2 chooses"),
+    ("heads.npy --index x", "argument --index: invalid integers value: 'x'"),
     ("good.npy --index 0", "K must have 2 axes, got shape (3, 2): --index has nothing to choose"),
-    ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index 0 chooses"),
-    ("names.npz --array D", "--array: one of B, C expected, got D"),
-    ("good.npy --header", "--header, --labels, --delimiter and --decimal are for text tables"),
+    ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index from 0 to 1 chooses"),
+    ("names.npz --array D", "--array D: one matrix, K or A, or one pair, Phi, Psi or Q, K "
+     "or X, Z, expected, found B, C: --array NAME chooses"),
+    ("good.npy --header", "one of the last three for --header, --labels, --delimiter and --decimal"),
     ("words.csv --decimal x", "--decimal: invalid choice: 'x'"),
     ("good.npy --save out.txt", "--save: a file .npz in a folder that can be written to expected"),
     ("zero-d.npy", "zero-d.npy: K must have 2 axes, got shape ()"),
@@ -211,13 +212,14 @@ def bad_files():
     ("large.npy", "large.npy: at most 8 GB and 30 min expected, 8000 x 8000 needs about 14 GB and "
      "2 h: primal.solve(Phi, Psi) takes features of any number of rows and no K"),
     ("constant.csv --center", "nothing but rounding left after --center"),
-    ("both.npz", "both.npz: one matrix or one pair expected, found X, Z, K"),
-    ("names.npz", "names.npz: an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
+    ("both.npz", "both.npz: one matrix, K or A, or one pair, Phi, Psi or Q, K or X, Z, expected, "
+     "found X, Z, K"),
+    ("names.npz", "names.npz: one matrix, K or A, or one pair, Phi, Psi or Q, K or X, Z, expected, "
      "found B, C: --array NAME chooses"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
     ("good.npy --rank 3", "good.npy: rank must be None or an integer from 1 to 2"),
     ("good.npy --rank 0", "good.npy: rank must be"), ("good.npy --rank x", "--rank: invalid int"),
-    ("good.npy --kernel magic", "--kernel: one of linear, polynomial, rbf,"),
+    ("good.npy --kernel magic", "--kernel: invalid choice: 'magic' (choose from"),
     ("good.npy --kernel rbf --gamma 0", "gamma must be a finite number above 0, got 0.0"),
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exponential overflows"),

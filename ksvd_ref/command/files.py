@@ -5,6 +5,7 @@ what is pickled is never opened. Text: tables.py.
 
 No equation: it reads files.
 """
+import contextlib
 import io
 import math
 import sys
@@ -55,51 +56,69 @@ def read(path, **said):
            [0., 1.]]), ['Ann', 'Bob'], ['win', 'draw'])
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    source = io.BytesIO(sys.stdin.buffer.read()) if str(path) == "-" else path
-    if source is not path:
-        start = source.getvalue()[:6]
-        suffix = {b"\x93NUMPY": ".npy"}.get(start, ".npz" if start[:4] == b"PK\3\4" else ".txt")
-    if suffix not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
-        raise ValueError("a .npy, .npz, .csv, .tsv or .txt file expected, found "
-                         f"{'the ending ' + suffix if suffix else 'a name without an ending'}")
-    if suffix in (".npy", ".npz"):
-        if {x for x in said.values() if x is not None}:
-            raise ValueError("--header, --labels, --delimiter and --decimal are for text tables, "
-                             f"found {suffix}")
-        return _numpy(source, suffix)
-    if source is path and path.stat().st_size > TEXT:
+    suffix, opened = path.suffix.lower(), path.open
+    if str(path) == "-":
+        content = sys.stdin.buffer.read()
+        suffix = next((end for start, end in ((b"\x93NUMPY", ".npy"), (b"PK\3\4", ".npz"))
+                       if content.startswith(start)), ".txt")
+        opened = lambda mode: io.BytesIO(content)
+    if suffix in (".npy", ".npz") and all(x is None for x in said.values()):
+        return _sorted(_numpy(opened, suffix))
+    if suffix not in (".csv", ".tsv", ".txt"):
+        raise ValueError("a .npy, .npz, .csv, .tsv or .txt file expected, one of the last three "
+                         "for --header, --labels, --delimiter and --decimal, found "
+                         + (f"the ending {suffix}" if suffix else "a name without an ending"))
+    if opened == path.open and path.stat().st_size > TEXT:
         raise ValueError("a text of at most 1 GB expected: save the numbers by numpy.save")
-    content = source.read_bytes() if source is path else source.getvalue()
-    found = table(content, suffix=suffix, **said)
-    return File({"A": _kept(found.A)}, *found[1:])
+    with opened("rb") as stream:
+        A, *found = table(stream.read(), suffix=suffix, **said)
+    return File({"A": Array(A.shape, A.dtype, lambda index=(): A[index])}, *found)
 
 
-def _kept(A):
-    return Array(A.shape, A.dtype, lambda index=(): A[index] if index else A)
-
-
-def _numpy(source, suffix):
+@contextlib.contextmanager
+def _sound():
+    """Whatever is wrong with what a NumPy file holds is one refusal."""
     try:
-        if suffix == ".npy":
-            with _opened(source) as stream:
-                stored = {"A": _header(stream)}
-            members = {"A": None}
-        else:
-            with zipfile.ZipFile(source) as archive:
-                members = {name.removesuffix(".npy"): name for name in archive.namelist()
-                           if name.endswith(".npy")}
-                stored = {}
-                for name, member in members.items():
-                    with archive.open(member) as stream:
-                        stored[name] = _header(stream)
-    except OSError:
+        yield
+    except (OSError, MemoryError):
         raise
     except Exception as error:          # ValueError, EOFError, BadZipFile, SyntaxError, ...
-        raise ValueError(_damaged(error)) from error
-    arrays = {name: Array(*header[:2], _loader(source, members[name]))
-              for name, header in stored.items()}
-    return _sorted(arrays)
+        raise ValueError("numbers written by numpy.save or numpy.savez expected, found something "
+                         f"else ({(str(error).splitlines() or ['damaged'])[0]})") from error
+
+
+@_sound()
+def _numpy(opened, suffix):
+    """The arrays of a NumPy file, {name: Array}."""
+    members = {"A": None}
+    if suffix == ".npz":
+        with opened("rb") as file:
+            members = {name.removesuffix(".npy"): name for name in zipfile.ZipFile(file).namelist()
+                       if name.endswith(".npy")}
+    return {name: _stored(opened, member) for name, member in members.items()}
+
+
+@contextlib.contextmanager
+def _stream(opened, member):
+    """The bytes of one stored array: a whole file, or a member of an archive."""
+    with opened("rb") as file:
+        if member is None:
+            yield file
+        else:
+            with zipfile.ZipFile(file).open(member) as stream:
+                yield stream
+
+
+def _stored(opened, member):
+    """An Array of which the header alone is read."""
+    with _stream(opened, member) as stream:
+        shape, _, dtype = _header(stream)
+
+    @_sound()
+    def load(index=()):
+        with _stream(opened, member) as stream:
+            return _part(stream, index)
+    return Array(shape, dtype, load)
 
 
 def _sorted(arrays):
@@ -126,36 +145,14 @@ def _sorted(arrays):
 
 
 def _header(stream):
-    """Shape, dtype and order of the array that begins here, which stays where it is."""
+    """Shape, order and dtype of the array that begins here, which stays where it is."""
     version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
-        np.lib.format.read_array_header_2_0)        # 3.0 differs in the letters of names only
-    shape, fortran, dtype = read_header(stream)
-    return shape, dtype, fortran
-
-
-def _opened(source):
-    return io.BytesIO(source.getvalue()) if isinstance(source, io.BytesIO) else source.open("rb")
-
-
-def _loader(source, member):
-    """The function that reads one stored array, or the part of it at an index."""
-    def load(index=()):
-        try:
-            if member is None:
-                with _opened(source) as stream:
-                    return _part(stream, index)
-            with zipfile.ZipFile(source) as archive, archive.open(member) as stream:
-                return _part(stream, index)
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise ValueError(_damaged(error)) from error
-    return load
+    return (np.lib.format.read_array_header_1_0 if version == (1, 0) else
+            np.lib.format.read_array_header_2_0)(stream)    # 3.0 differs in the letters of names
 
 
 def _part(stream, index):
-    shape, dtype, fortran = _header(stream)
+    shape, fortran, dtype = _header(stream)
     if not fortran:                                 # the part lies in one piece
         first = 0
         for n, length in zip(index, shape):
@@ -168,11 +165,6 @@ def _part(stream, index):
     # longdouble, float16 and big-endian as float64; as_array refuses what is no number
     plain = dtype.kind != "f" or dtype in (np.float32, np.float64)
     return A.copy() if plain else A.astype(np.float64)
-
-
-def _damaged(error):
-    return ("numbers written by numpy.save or numpy.savez expected, found something else "
-            f"({(str(error).splitlines() or ['damaged'])[0]})")
 
 
 def _labels(array):
@@ -198,22 +190,21 @@ def _structure(array, rows):
 
 def _dense(arrays):
     """The matrix that scipy.sparse.save_npz wrote."""
-    kind, shape = arrays["format"].load().item(), tuple(map(int, arrays["shape"].load()))
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    kind = arrays["format"].load().astype(str).item()
+    shape = tuple(map(int, arrays["shape"].load()))
     parts = SPARSE.get(kind, ())
     if len(shape) != 2 or not parts or not set(parts) <= set(arrays):
         raise ValueError(f"a sparse matrix in csr, csc or coo expected, found {kind[:20]} of shape "
                          f"{shape}: numpy.save('dense.npy', scipy.sparse.load_npz(FILE).toarray())")
 
+    @_sound()
     def load(index=()):
         data, one, two = (arrays[name].load() for name in ("data", *parts))
         if kind != "coo":
             one, two = np.repeat(np.arange(len(two) - 1), np.diff(two)), one
         if kind == "csc":
             one, two = two, one
-        if min(one.min(initial=0), two.min(initial=0)) < 0:
-            raise ValueError("indices from 0 on expected in the sparse matrix, found negative ones")
         A = np.zeros(shape, np.result_type(data.dtype, np.float32))
-        np.add.at(A, (one, two), data)
+        np.add.at(A.reshape(-1), np.ravel_multi_index((one, two), shape), data)
         return A
     return Array(shape, arrays["data"].dtype, load)

@@ -149,7 +149,7 @@ def _verify_options(option):
     option("--rank", type=int, metavar="S",
            help="number of components (default: the numerical rank)")
     option("--center", action="store_true", help="centre both feature maps first")
-    option("--kernel", metavar="NAME",
+    option("--kernel", metavar="NAME", choices=tuple(command.KERNELS),
            help=f"kernel of the data: {', '.join(command.KERNELS)} (default for a pair: linear; "
            "without it one FILE is the matrix itself)")
     for name, kind in (("gamma", float), ("degree", int), ("coef0", float), ("scale", float)):
@@ -161,7 +161,7 @@ def _verify_options(option):
            help="write sigma, H_e, H_r, W_e, W_r, E, R and the labels (.npz)")
     option("--json", action="store_true", help="print the result as JSON")
     option("--array", metavar="NAME", help="the array of an .npz that is the matrix")
-    option("--index", metavar="I,J", type=_index,
+    option("--index", metavar="I,J", type=integers,
            help="one matrix of an array with more axes, such as 0,3 of (layers, heads, N, N)")
     for name, what in (("header", "the first row of a table holds names"),
                        ("labels", "the first column of a table holds names")):
@@ -170,11 +170,13 @@ def _verify_options(option):
     option("--decimal", choices=(".", ","), help="the decimal mark of a table")
 
 
-def _index(text):
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"numbers such as 0,3 expected, got {text}") from None
+def integers(text):
+    """Of `--index 0,3`; argparse names the function where it fails.
+
+    >>> integers("0,3")
+    (0, 3)
+    """
+    return tuple(map(int, text.split(",")))
 
 
 def _course_commands(add):

@@ -48,7 +48,7 @@ class Data(NamedTuple):
 
 def problem(options):
     """The Problem of the command's options. Shapes are judged before anything is loaded."""
-    kernel, parameters = _kernel(options)
+    kernel, parameters = options.kernel or "linear", _parameters(options)
     data = _data(options)
     one, other = data.names or ("K", "K")
     (X_shape, X_index), (Z_shape, Z_index) = (
@@ -112,80 +112,65 @@ def _time(seconds):
     return f"{max(1, round(seconds / unit))} {name}"
 
 
-def _kernel(options):
-    """Name of the kernel, and its parameters."""
-    parameters = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
-                  if getattr(options, name) is not None}
+def _parameters(options):
+    """The parameters of the kernel, {name: number}."""
     kernel = options.kernel or "linear"
-    if kernel not in KERNELS:
-        raise ValueError(f"--kernel: one of {', '.join(KERNELS)} expected, got {kernel}")
-    for name in parameters:
+    given = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
+             if getattr(options, name) is not None}
+    for name in given:
         if name not in KERNELS[kernel]:
             raise ValueError(f"--{name}: no such parameter, the {kernel} kernel takes "
                              f"{' and '.join(KERNELS[kernel]) or 'none'}")
-    return kernel, parameters
+    return given
 
 
 def _data(options):
     """The Data of the files that the options name."""
     said = {name: getattr(options, name) for name in ("header", "labels", "delimiter", "decimal")}
-    arrays, rows, columns, taken, remarks = read(options.file, **said)
-    arrays = _renamed(arrays, options.array)
-    pair = next((names for names in PAIRS if set(names) <= set(arrays)), None)
-    if pair and not options.file2 and {"K", "A"} & set(arrays) - set(pair):
-        raise ValueError(f"one matrix or one pair expected, found {', '.join(arrays)}: "
-                         "--array NAME chooses")
+    first = read(options.file, **said)
+    found = _chosen(first.arrays, options.array, () if options.file2 else PAIRS)
+    one, other = (*found.values(), *found.values())[:2]
     if options.file2:
         second = read(options.file2, **said)
-        return Data(_one(arrays), _one(_renamed(second.arrays, options.array)), ("X", "Z"), rows,
-                    second.rows, [taken, second.taken], [*remarks, *second.remarks])
-    if pair:
-        return Data(*(arrays[name] for name in pair), pair, rows, columns, [taken], remarks)
-    one = _one(arrays)
-    if options.kernel:
-        return Data(one, one, ("X", "X"), rows, rows, [taken], remarks)
-    return Data(one, one, None, rows, columns, [taken], remarks)
+        [other] = _chosen(second.arrays, options.array).values()
+        return Data(one, other, ("X", "Z"), first.rows, second.rows, [first.taken, second.taken],
+                    [*first.remarks, *second.remarks])
+    names = tuple(found) if len(found) == 2 else ("X", "X") if options.kernel else None
+    return Data(one, other, names, first.rows, first.rows if names == ("X", "X") else first.columns,
+                [first.taken], first.remarks)
 
 
-def _renamed(arrays, chosen):
-    """Arrays by the names of PAIRS in any case, or the one that --array names, as A."""
-    if chosen is not None:
-        if chosen not in arrays:
-            raise ValueError(f"--array: one of {', '.join(arrays)} expected, got {chosen}")
-        return {"A": arrays[chosen]}
-    known = {name.lower(): name for name in ("Phi", "Psi", "Q", "K", "X", "Z", "A")}
-    return {name if known.get(name.lower(), name) in arrays else known.get(name.lower(), name): x
-            for name, x in arrays.items()}
-
-
-def _one(arrays):
-    for name in ("K", "A"):
-        if name in arrays:
-            return arrays[name]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    raise ValueError("an array named K or A, or a pair Phi, Psi or Q, K or X, Z expected, "
-                     f"found {', '.join(arrays) or 'none'}"
-                     + ": --array NAME chooses" * bool(arrays))
+def _chosen(arrays, chosen, pairs=()):
+    """One array of a file, or a pair: those that --array or their names, in any case, choose."""
+    if not chosen:
+        known = {name.lower(): name for name in ("Phi", "Psi", "Q", "K", "X", "Z", "A")}
+        meant = lambda name: known.get(name.lower(), name)
+        arrays = {name if meant(name) in arrays else meant(name): x for name, x in arrays.items()}
+    pair = next((names for names in pairs if not chosen and set(names) <= set(arrays)), ())
+    one = [name for name in ((chosen,) if chosen else ("K", "A"))
+           if name in arrays and name not in pair]
+    if len(arrays) == 1 and not chosen:
+        one = list(arrays)
+    if bool(pair) == bool(one):
+        raise ValueError(f"{f'--array {chosen}: ' * bool(chosen)}one matrix, K or A, or one pair, "
+                         f"Phi, Psi or Q, K or X, Z, expected, found {', '.join(arrays) or 'none'}"
+                         + ": --array NAME chooses" * bool(arrays))
+    return {name: arrays[name] for name in pair or one[:1]}
 
 
 def _cut(shape, name, index):
     """The shape of a matrix inside one with more axes, and the index of its first axes."""
-    if len(shape) < 2:
-        raise ValueError(f"{name} must have 2 axes, got shape {shape}")
-    lead = shape[:-2]
-    wanted = [n for n, length in enumerate(lead) if length != 1]
+    lead, given = shape[:-2], index or ()
+    axes = [n for n, length in enumerate(lead) if length != 1 or len(given) == len(lead)]
+    if len(shape) < 2 or len(given) != len(axes) or not all(
+            -lead[n] <= i < lead[n] for n, i in zip(axes, given)):
+        first, last = (",".join(str(i) for i in ends)
+                       for ends in ([0] * len(axes), [lead[n] - 1 for n in axes]))
+        raise ValueError(f"{name} must have 2 axes, got shape {shape}" + (
+            f": --index from {first} to {last} chooses along the first {len(axes)}" if axes else
+            ": --index has nothing to choose" * bool(given)))
     chosen = [0] * len(lead)
-    if index is not None and len(index) == len(lead):
-        wanted = range(len(lead))
-    if len(index or ()) != len(wanted) or index and not lead:
-        raise ValueError(f"{name} must have 2 axes, got shape {shape}: --index "
-                         + (",".join("0" * len(wanted)) or "has nothing to choose")
-                         + f" chooses along the first {len(wanted)}" * bool(wanted))
-    for n, i in zip(wanted, index or ()):
-        if not -lead[n] <= i < lead[n]:
-            raise ValueError(f"--index: a number from 0 to {lead[n] - 1} expected for axis {n} of "
-                             f"{name}, of shape {shape}, got {i}")
+    for n, i in zip(axes, given):
         chosen[n] = i % lead[n]
     if 0 in shape:
         as_array(np.ones(shape), name)

@@ -53,23 +53,14 @@ def table(content, *, suffix=".csv", header=None, labels=None, delimiter=None, d
     """
     text, mark = _text(content)
     mark = _mark(delimiter) or mark
-    if mark:
-        rows = _rows(text, mark)
-    else:
-        mark, rows = _separated(text, suffix)
-    if not rows:
-        raise ValueError("a table of numbers expected, found an empty file")
+    mark, rows = (mark, _rows(text, mark)) if mark else _separated(text, suffix)
     rows = _without_last(rows)
     decimal = decimal or _decimal(rows, mark)
     header, labels, remarks = frame(rows, decimal, header, labels)
     body = _body(rows, header, labels, decimal)
     A = _numbers(body, labels, header, decimal, mark)
-    columns, width = rows[0].cells if header else None, A.shape[1]
-    if columns and len(columns) not in (width, width + labels):
-        raise ValueError(f"a header of {width} names expected, found {len(columns)} in line "
-                         f"{rows[0].line}{_title(rows[0])}")
     return Table(A, [row.cells[0] for row in body] if labels else None,
-                 columns and columns[-width:],      # no cell may stand above the labels
+                 rows[0].cells[-A.shape[1]:] if header else None,   # no cell above the labels
                  {"separator": mark if len(rows[-1].cells) > 1 else None, "decimal": decimal,
                   "header": header, "labels": labels}, remarks)
 
@@ -81,10 +72,10 @@ def _text(content):
         if content.startswith(marks)), "utf-8-sig")
     try:
         text = content.decode(coding)
-    except UnicodeDecodeError as error:
-        raise ValueError("text in UTF-8 expected, found other bytes: save it as UTF-8") from error
+    except UnicodeDecodeError:
+        text = "\0"
     if "\0" in text:
-        raise ValueError("text in UTF-8 expected, found null bytes: save it as UTF-8")
+        raise ValueError("text in UTF-8 expected, found other bytes: save it as UTF-8")
     said = re.match(r'"?sep=(.)"?[ \t]*(?:\r\n?|\n|$)', text, re.I)
     return ("\n" + text[said.end():], said[1]) if said else (text, None)
 
@@ -101,7 +92,7 @@ def _mark(delimiter):
 
 def _rows(text, mark):
     """Every Row; blank lines, comments and the empty rows of a spreadsheet's end are left out."""
-    fed, found = [], []                             # the lines of the record at hand
+    fed, found, problem = [], [], ""                # fed: the lines of the record at hand
 
     def lines():
         for n, line in enumerate(io.StringIO(text, newline=None), 1):
@@ -117,11 +108,12 @@ def _rows(text, mark):
                              all(map(QUOTED.fullmatch, fed[0][1].split(mark)))))
             fed.clear()
     except csv.Error as error:
-        where = f" in line {fed[0][0]}" if fed else ""
-        raise ValueError(f"a table of numbers expected, found something else{where} ({error}): a "
-                         "quote is doubled inside quotes, and closed") from error
+        problem = (f"something else{f' in line {fed[0][0]}' if fed else ''} ({error}): a quote is "
+                   "doubled inside quotes, and closed")
     while found and not any(found[-1].cells):
         del found[-1]
+    if problem or not found:
+        raise ValueError(f"a table of numbers expected, found {problem or 'an empty file'}")
     return found
 
 
@@ -138,13 +130,13 @@ def _separated(text, suffix):
     Judged as by CleverCSV (van den Burg et al. 2019), by pattern and type, but inside the first row
     and column only numbers count. Equal ones: the first of SEPARATORS.
     """
-    best, found, problem = 0.0, None, None
+    best, found, unread = 0.0, None, None
     for mark in SEPARATORS:
         if mark in text or mark == " " and "\t" in text:
             try:
                 rows = _rows(text, mark)
-            except ValueError as error:
-                problem = problem or error
+            except ValueError:
+                unread = unread or mark
                 continue
             score = _score(rows, mark)
             if score > best:
@@ -152,22 +144,24 @@ def _separated(text, suffix):
     if found and suffix == ".tsv" and found[0] != "\t":
         raise ValueError("cells of a .tsv are separated by tabs, found another mark: --delimiter "
                          f"{SEPARATORS[found[0]]} reads it")
-    if problem and not found:
-        raise problem
-    return found or ("\t", _rows(text, "\x1f"))
+    return found or ("\t", _rows(text, unread or "\x1f"))           # which says why it is unread
+
+
+def _width(rows):
+    """How many cells most rows have, and how many rows that is."""
+    return max(Counter(len(row.cells) for row in rows).items(), key=lambda item: item[::-1])
 
 
 def _score(rows, mark):
     """How well a separator fits, from 0 to 1.01."""
-    widths = Counter(len(row.cells) for row in rows)
-    width = max(widths, key=lambda width: (widths[width], width), default=1)
+    width, fits = _width(rows)
     if width == 1:
         return 0.0
     inside = [cell for row in rows[1:] or rows for cell in row.cells[1:]]
     commas = ".," if mark in ";\t" else "."
     good = sum(1.0 if any(number(cell, decimal) is not None for decimal in commas) else
                0.5 * (kind(cell, ".") == "dressed") for cell in inside) / max(1, len(inside))
-    fits = widths[width] + (len(rows[0].cells) == width - 1)        # R writes no corner
+    fits += len(rows[0].cells) == width - 1         # R writes no corner
     return fits / len(rows) * (0.01 + good)
 
 
@@ -191,45 +185,39 @@ def _decimal(rows, mark):
         line, n = next((row.line, row.cells.index(commas[0]) + 1) for row in rows
                        if commas[0] in row.cells)
         raise ValueError(f"found {commas[0]!r} in line {line}, column {n}: thousands or a decimal "
-                         "comma? --decimal , reads it as a decimal comma; else leave the commas "
-                         "out")
+                         "comma? --decimal , reads it as a decimal; else leave the commas out")
     return ","
 
 
-def _title(row):
-    return "" if len(row.cells) > 1 else f": if line {row.line} is a title, begin it with #"
-
-
 def _body(rows, header, labels, decimal):
-    """The rows below the header; refused where they hold no numbers, or a title is above them."""
-    first, body, width = rows[0], rows[header:], max(len(row.cells) for row in rows)
-    if len(first.cells) == 1 and width > 2:
-        raise ValueError(f"rows of one length expected, found 1 cell in line {first.line} and "
-                         f"{width} later on{_title(first)}")
-    if not body:
-        raise ValueError("a table of numbers expected, found only a header (--no-header if line "
-                         f"{first.line} holds numbers)")
-    if width == labels or {kind(cell, decimal) for row in body for cell in row.cells} == {"name"}:
-        raise ValueError("a table of numbers expected, found only labels")
+    """The rows below the header; refused where they hold no numbers, or differ in length."""
+    first, body = rows[0], rows[header:]
+    width = _width(body or rows)[0]
+    if not body or width == labels or {
+            kind(cell, decimal) for row in body for cell in row.cells} == {"name"}:
+        raise ValueError("a table of numbers expected, found only " + (
+            "labels" if body else
+            f"a header (--no-header if line {first.line} holds numbers)"))
+    odd = [first] if header and len(first.cells) not in (width - labels, width) else [
+        row for row in body if len(row.cells) != width]
+    if odd:
+        line = next(row.line for row in body if len(row.cells) == width)
+        title = f": if line {odd[0].line} is a title, begin it with #" * (len(odd[0].cells) == 1)
+        raise ValueError(f"rows of one length expected, found {len(odd[0].cells)} cells in line "
+                         f"{odd[0].line} and {width} in line {line}{title}")
     return body
 
 
 def _numbers(body, labelled, headed, decimal, mark):
     """The matrix of a table, whose first column may hold labels."""
-    widths = Counter(len(row.cells) for row in body)
-    width = max(widths, key=lambda width: (widths[width], width))
-    A = np.empty((len(body), width - labelled))
+    A = np.empty((len(body), len(body[0].cells) - labelled))
     for i, row in enumerate(body):
-        if len(row.cells) != width:
-            other = next(row.line for row in body if len(row.cells) == width)
-            raise ValueError(f"rows of one length expected, found {len(row.cells)} cells in line "
-                             f"{row.line} and {width} in line {other}{_title(row)}")
         for j, cell in enumerate(row.cells[labelled:], labelled):
             value = number(cell, decimal)
             if value is None:
-                named = [row for row in body if kind(row.cells[0], decimal) == "dressed"]
-                if j == 0 and named and kind(cell, decimal) == "name":     # a column of names, but
-                    row = named[0]
+                dressed = [row for row in body if kind(row.cells[0], decimal) == "dressed"]
+                if j == 0 and dressed and kind(cell, decimal) == "name":    # a column of names, but
+                    row = dressed[0]
                 raise ValueError(_complaint(row, j, labelled, not (i or headed), decimal, mark))
             A[i, j - labelled] = value
     return A

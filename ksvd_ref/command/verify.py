@@ -50,11 +50,10 @@ def verify_files(options):
         with silent():                              # an overflow is refused, once is enough
             of = problem(options)
             s = solution(of.Phi, of.Psi, rank=options.rank, given=of.given)
-    except OSError as error:
+    except (OSError, TypeError, ValueError) as error:
+        unread = isinstance(error, OSError)
         raise ValueError(f"{error.filename or name}: a readable file expected, found: "
-                         f"{error.strerror}") from error
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from error
+                         f"{error.strerror}" if unread else f"{name}: {error}") from error
     good = (_json if options.json else _text)(name, of, s)
     if options.save:
         np.savez(options.save, **halves(of, s), **{

@@ -70,12 +70,14 @@ def build(out, number=None):
 def _check_folder(out):
     """Refuse what cannot be written to, and what holds something else."""
     mark, above = out / "index.html", next(x for x in out.absolute().parents if x.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK)) or out.is_symlink() and not out.exists():
-        raise ValueError(f"--out: a folder that can be made and written to expected, got {out}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir()) and not (
-            mark.is_file() and GENERATOR in mark.read_text("utf-8", "replace")[:2000])):
-        raise ValueError(f"--out: a new folder, an empty one or an earlier book expected, {out} "
-                         "holds something else")
+    if out.exists():
+        fit = out.is_dir() and (not any(out.iterdir()) or mark.is_file() and (
+            GENERATOR in mark.read_text("utf-8", "replace")[:2000]))
+    else:
+        fit = above.is_dir() and not out.is_symlink()
+    if not (fit and os.access(above, os.W_OK)):
+        raise ValueError("--out: a new folder, an empty one or an earlier book, that can be written"
+                         f" to, expected, {out} is or holds something else")
 
 
 def _names(paths):
@@ -126,15 +128,14 @@ def _outputs(setter, stem, where, cell, figures):
     title = cell.metadata.get("title", "")
     for output in cell.outputs:
         data = output.get("data", {"text/plain": output.get("text")})
-        if not set(data) <= {"text/plain", "image/svg+xml"} or len(data["text/plain"]) > LONGEST:
-            raise notebooks.LessonError(f"{where}: figures and up to {LONGEST} characters of text "
-                                        f"expected, got {', '.join(data)}")
+        if not set(data) <= {"text/plain", "image/svg+xml"} or len(data["text/plain"]) > LONGEST \
+                or "image/svg+xml" in data and not title:
+            raise notebooks.LessonError(
+                f"{where}: up to {LONGEST} characters of text, or one figure and a title behind "
+                f"the # %%, the text of those who cannot see it, expected, got {', '.join(data)}")
         if "image/svg+xml" not in data:
             yield setter.output(data["text/plain"])
             continue
-        if not title:
-            raise notebooks.LessonError(f"{where} draws a figure: one, and a title behind the # %% "
-                                        "expected, the text of those who cannot see it")
         name, svg = f"{stem.partition('_')[0]}-{len(figures) + 1}.svg", data["image/svg+xml"]
         figures.append((name, svg[svg.index("<svg"):]))
         yield figure(*figures[-1], title)

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from math import cos, pi, prod
+from math import cos, inf, pi, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +51,7 @@ def train(loss, params, batches, *, steps, rate=1e-3, clip=1.0, optimizer=adam, 
     """
     steps = integer(0)(steps, "steps")
     every = steps if every is None else integer(1)(every, "every")
-    if not isinstance(clip, (int, float)) or not clip > 0.0:
-        raise ValueError(f"clip must be a number above 0, or infinity, got {clip!r}")
+    clip = clip if clip == inf else number(above=0)(clip, "clip")
     start, unpack = pack(params)
     batches, losses, scores = iter(batches), [], []
     value_and_gradient = value_and_grad(lambda vector, batch: loss(unpack(vector), batch))
@@ -120,8 +119,6 @@ def pack(params):
             return {name: numbered(nest[name]) for name in sorted(nest)}
         if isinstance(nest, list):
             return [numbered(part) for part in nest]
-        if not isinstance(nest, np.ndarray):
-            raise TypeError(f"params must be dicts, lists and arrays, got {type(nest).__name__}")
         leaves.append(nest)
         return len(leaves) - 1
 
@@ -131,9 +128,11 @@ def pack(params):
         return [filled(p, parts) for p in nest] if isinstance(nest, list) else parts[nest]
 
     places = numbered(params)
-    if {str(leaf.dtype) for leaf in leaves} not in ({"float32"}, {"float64"}):
-        raise TypeError("params must be arrays of one dtype, float32 or float64, got "
-                        f"{sorted({str(leaf.dtype) for leaf in leaves}) or 'none'}")
+    kinds = {str(leaf.dtype) if isinstance(leaf, np.ndarray) else type(leaf).__name__
+             for leaf in leaves}
+    if kinds not in ({"float32"}, {"float64"}):
+        raise TypeError("params must be dicts and lists of arrays of one dtype, float32 or "
+                        f"float64, got {', '.join(sorted(kinds)) or 'none'}")
     shapes = [leaf.shape for leaf in leaves]
     return (np.concatenate([np.ravel(leaf) for leaf in leaves]),
             lambda vector: filled(places, _split(vector, shapes)))
