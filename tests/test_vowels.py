@@ -62,3 +62,27 @@ def test_table():
         assert [row["seed"] for row in rows] == [0, 1, 2]
         assert all(len(row["J2"]) == row["epochs"] == 40 for row in rows)
         assert all(row["final"] <= row["best"] <= 100 for row in rows)
+
+
+def test_table_of_the_two_losses():
+    """Held out to choose eta, then three arms on the test set, three seeds each."""
+    rows = VOWELS["two_losses"]()
+    assert [(row["series"], row["loss"], row["eta"], row["seed"]) for row in rows] == [
+        *(("held out", "K.41", eta, seed) for eta in VOWELS["GRID"] for seed in range(3)),
+        *(("test", loss, eta, seed) for loss, eta in (
+            ("J^2", 0.5), ("K.41", VOWELS["best_eta"](rows)), ("none", 0.0)) for seed in range(3))]
+    for row in rows:
+        assert 90 < row["accuracy"] <= 100 and row["epochs"] == 40 and row["cpu_seconds"] > 1
+        assert row["spans"] > row["spans_best"] and 1 > row["rest"] > row["rest_best"]
+        assert row["spans"] < row["missed"] and row["aligned_others"] < row["aligned_first"] <= 1
+
+
+def test_the_share_that_is_missed_falls():
+    """Four epochs on few series, with K.41 and without."""
+    (train, test), small = VOWELS["series"](), VOWELS["small"]
+    few = [tuple(A[:64] for A in data) for data in (train, test)]
+    missed = [VOWELS["spans"](VOWELS["fit"](small("K.41", eta), few[0], 0, 4, 0.01).params, few[1],
+                              small("K.41", eta))[0] for eta in (0.0, 10.0)]
+    assert missed[1] < 0.8 < missed[0]
+    weights = VOWELS["init"](small("K.41", 1.0), 0)["blocks"][0]["attend"]["primal"]
+    assert weights["W_e"].shape == (4, 26, 4)

@@ -6,14 +6,15 @@
 #
 # **You will learn.** That choosing the model is worth nothing that these data can measure, and what
 # choosing the epoch on the test set adds; that the best epochs come within three test series of the
-# paper; and two things that one would expect of the KSVD loss and that do not come out here.
+# paper; two things that one would expect of the KSVD loss and that do not come out here; and what a
+# loss whose minimum *is* the KSVD does to the layer and to the task.
 #
-# **You need.** Lesson 09, two CPU cores; 45 minutes, and 20 more for the exercises.
+# **You need.** Lesson 09, two CPU cores; 50 minutes, and 20 more for the exercises.
 #
 # The figures show three seeds, kept in `tables/10_vowels.csv`; beside them this lesson trains one
 # seed anew, in about a minute on two idle cores. As a script with `--seeds 3 --epochs 40 --full` it
-# makes the table anew. With `KSVD_REF_QUICK=1` in the environment, as in the tests, it trains one
-# model for 3 epochs.
+# makes that table anew; `python vowels.py table 40` that of section 6. With `KSVD_REF_QUICK=1` in
+# the environment, as in the tests, it trains one model for 3 epochs.
 # %%
 import argparse
 import os
@@ -236,7 +237,73 @@ assert overlap[0] < 1e-9 and overlap[1] > 0.8
 # $J = 0$ is one equation for all weights (V5), which smaller weights come close to (E10.3), and one
 # set of weights serves a different kernel for each series (V31).
 #
-# ## 6. Without the r-scores, and a new series
+# ## 6. A loss whose minimum is the KSVD
+# The loss of lesson 05 in the layer: the share $\|K - ER^\top\|^2/\|K\|^2$ of each kernel that
+# the scores miss, 1 for none and 0 for all, without $K$ (K.41). Its minimum has the $s$ leading
+# components, up to a mixture. At $s = 20 > p = 16$ any scores could span all of $K$, so $s = 4$
+# here. The mean over series and heads, summed over the layers, takes the place of $J^2$. The only
+# choice, $\eta$ of 0.1, 0.3 and 1, is made without the test set: the best mean accuracy of three
+# seeds on a third of the training series, held out.
+# %%
+small, real = runs["small"]("K.41", 0.1), batch[1][0].sum()
+params, seen = runs["init"](small, 0), []
+task = transformer.cross_entropy(runs["logits"](params, *batch[:2], small, seen), batch[2],
+                                 np.ones(16))
+missed = [attention.approximation_loss(scores, Q, K, F=F, mask=batch[1])    # (16, 4), K.41
+          for _, scores, Q, K, F in seen]
+Phi, Psi = (np.asarray(A, float) for A in runs["maps"](seen[-1], 0, 0, real))
+E, R = (np.asarray(A[0, 0, :real], float) for A in seen[-1][1])
+G = Phi @ Psi.T
+assert abs(missed[-1][0, 0] - np.sum((G - E @ R.T) ** 2) / np.sum(G ** 2)) < 1e-4       # float32
+assert np.isclose(task + 0.1 * np.mean(missed, axis=(1, 2)).sum(),
+                  runs["loss_of"](small)(params, batch), rtol=1e-5)
+# %% [markdown]
+# Measured on the test set, in both layers: the share that $ER^\top$ misses, which the loss sees;
+# the share that the *spans* of $E$ and $R$ miss, $1 - \|Q_e^\top K Q_r\|^2/\|K\|^2$ with $Q_e$ and
+# $Q_r$ from QR, free of scale and mixture and so fair to all; the same of *the rest*, $K$ without
+# its first component, and the share of $\|K\|^2$ that is this rest; and, of the vectors in these
+# spans (K.43), the $|\cos|$ of section 5, of the first component and of the other three.
+# %%
+rows = runs["two_losses"]()
+names = ("accuracy", "missed", "spans", "rest", "rest_share", "aligned_first", "aligned_others",
+         "cpu_seconds")
+tested = [row for row in rows if row["series"] == "test"]
+of = {loss: {name: np.array([row[name] for row in tested if row["loss"] == loss])
+             for name in rows[0]} for loss in ("none", "J^2", "K.41")}
+print(f"{'means of 3 seeds':16}", *(f"{name:>14}" for name in names))
+for loss, found in of.items():
+    print(f"{loss:16}", *(f"{found[name].mean():14.4f}" for name in names))
+start = np.mean([runs["spans"](runs["init"](small, seed), test, small) for seed in range(3)], 0)
+print(f"{'untrained':16}", " " * 14, *(f"{x:14.4f}" for x in start[[0, 1, 3, 5, 6, 7]]))
+none, square, best = of.values()
+print(f"the KSVD itself {best['spans_best'].mean():37.5f} {best['rest_best'].mean():14.5f}")
+assert runs["best_eta"](rows) == 0.1 == best["eta"][0]          # of the series held out
+assert best["missed"].max() < 0.02 and min(none["missed"].min(), square["missed"].min()) > 0.95
+assert best["aligned_first"].min() > 0.998 > 0.9 > square["aligned_first"].max()
+assert 10 * best["spans"].max() < none["spans"].min() < square["spans"].min()
+assert min(found["rest"].min() for found in of.values()) > 50 * best["rest_best"].max()
+assert none["rest"].mean() < square["rest"].mean() < best["rest"].mean()
+assert best["aligned_others"].max() < 0.3 < none["aligned_others"].min()
+assert best["rest_share"].max() < 0.007 < best["missed"].min() < 0.06 < none["rest_share"].min()
+gaps = [np.abs((best["accuracy"] - other["accuracy"]).mean()) for other in (none, square)]
+print("accuracy: {:.2f} and {:.2f} points from the other two".format(*gaps))
+assert max(gaps) < one < binomial
+slower = [best["cpu_seconds"].mean() / other["cpu_seconds"].mean() for other in (none, square)]
+assert 1 < min(slower) and max(slower) < 1.4
+# %% [markdown]
+# *See*: with K.41 the scores hold 98 to 99 % of the kernel and their first component is that of the
+# KSVD, to a cosine of 0.999; without it, or with $J^2$, $ER^\top$ has nothing to do with the
+# kernel. The other three components are *not* solved, and the spans miss more of the rest than
+# without the loss. The kernel has moved instead, for the loss is differentiated by it too: the rest
+# falls from 7 % of $\|K\|^2$ to half a percent, less than what is still missed. And one set of
+# weights serves a different kernel for each series (V31).
+#
+# Is it worth anything to the task? **Nothing measurable**: the means of the three differ by less
+# than one test series, and one accuracy has a standard error of 0.73. It costs a sixth to a third
+# more time. What one gains is what $J^2$ was thought to give: a layer of which one may say what it
+# computes, as far as its first component.
+#
+# ## 7. Without the r-scores, and a new series
 # The paper has an ablation of the r-scores, on longer sequences. In ours, *e only*, they stay in
 # the loss and leave the output: both scores win by less than two series on average, too few to
 # decide it. Below it, what one does with a trained model, in four lines.

@@ -1,7 +1,8 @@
 """The runs of lesson 10: speakers of Japanese vowels, by three models that differ in attention.
 
 ``python tutorials/vowels.py primal 0 40`` trains one arm with one seed for 40 epochs and prints the
-row of the table.
+row of the table. ``python tutorials/vowels.py table 40`` makes the table of the two losses, with
+s = 4, from three seeds: some ten minutes.
 
 A series is at most 26 steps long, the longest one trained on, as in the published loader. The model
 is that of Chen et al., NeurIPS 2023, in small: d = 64, 4 heads, two blocks, the final steps laid
@@ -10,6 +11,7 @@ code.
 """
 import csv
 import datetime
+import itertools
 import platform
 import sys
 import time
@@ -26,6 +28,7 @@ from ksvd_ref import attention, dual
 from ksvd_ref.attention import smoother
 from ksvd_ref.course import datasets, training, transformer
 from ksvd_ref.course.transformer import project
+from ksvd_ref.primal import from_factors, missed_share
 
 STEPS, D, HEADS, HIDDEN, S, BATCH = 26, 64, 4, 128, 20, 16
 ROWS = min(STEPS, 5 * S)                            # n = min(N, s rank_multi): all 26 steps
@@ -38,6 +41,8 @@ class Arm(NamedTuple):
     primal: Any                     # is this block's attention primal?
     eta: float = 0.0                # weight of the KSVD loss
     e_only: bool = False
+    s: int = S
+    loss: str = "J^2"               # or "K.41", the share of the kernels that the scores miss
 
 
 ARMS = {
@@ -49,6 +54,14 @@ ARMS = {
     "primal, e only": Arm((True, True), 0.5, e_only=True),
 }
 MAIN = list(ARMS)[:3]
+
+
+GRID = (0.1, 0.3, 1.0)              # of eta for K.41: the best on a third of the training series
+
+
+def small(loss, eta):
+    """An arm of the table of the two losses: at s = 20 > p = 16 every span holds everything."""
+    return Arm((True, True), eta, s=4, loss=loss)
 
 
 def series():
@@ -70,7 +83,7 @@ def init(arm, seed):
         names = ("W_q", "W_k", "W_o") if primal else ("W_q", "W_k", "W_v", "W_o")
         block = transformer.init_block(rng, D, HIDDEN, names)
         if primal:
-            weights = attention.published_init(rng, HEADS, ROWS, S, D // HEADS, dtype="float32")
+            weights = attention.published_init(rng, HEADS, ROWS, arm.s, D // HEADS, dtype="float32")
             block["attend"]["primal"] = weights._asdict()
         blocks.append(block)
     norm = {"scale": np.ones(D, "float32"), "shift": np.zeros(D, "float32")}
@@ -107,13 +120,18 @@ def logits(params, X, mask, arm, seen=None):
 
 
 def loss_of(arm):
-    """Cross-entropy plus eta times the sum over the layers of the mean of J^2 (K.27, K.31)."""
+    """Cross-entropy plus eta times the sum over the layers of the mean of J^2 (K.27, K.31).
+
+    Or of the mean share of the kernels that is missed (K.41): differentiated by the kernels too.
+    """
     def loss(params, batch):
         X, mask, y = batch
         seen = []
         task = transformer.cross_entropy(logits(params, X, mask, arm, seen), y,
                                          np.ones(len(y), "float32"))
-        penalty = sum(attention.mean_of_squares(J) for J, *_ in seen)
+        penalty = sum(attention.mean_of_squares(J) if arm.loss == "J^2" else anp.sum(
+            attention.approximation_loss(scores, Q, K, F=F, mask=mask)) / (len(y) * HEADS)
+            for J, scores, Q, K, F in seen)
         return task + arm.eta * penalty if arm.eta else task
     return loss
 
@@ -160,15 +178,49 @@ def cosines(A, B):
     return np.abs(np.sum(A * B, axis=0)) / np.linalg.norm(A, axis=0) / np.linalg.norm(B, axis=0)
 
 
-def run(name, seed, epochs, rate=1e-3):
+def spans(params, data, arm):
+    """What the scores of a trained model hold of its kernels, means over all layers and heads.
+
+    Of every ninth series. The share of K that E R^T misses, and that the spans of E and R miss,
+    1 - |Q_e^T K Q_r|^2 / |K|^2; of K and of the rest, K without its first component; each beside
+    what the s leading components miss. The share of K that is this rest. Last the mean |cos| of
+    K.17, as `implied`, of the vectors in these spans (K.43), the first and the others: 1 for
+    components of the KSVD.
+    """
+    X, mask, _ = (A[::9] for A in data)
+    seen, found = [], []
+    logits(params, X, mask, arm, seen)
+    for layer, block in zip(seen, params["blocks"]):
+        W = [np.asarray(block["attend"]["primal"][name], float) for name in ("W_e", "W_r")]
+        for b, h in np.ndindex(len(X), HEADS):
+            Phi, Psi = (np.asarray(A, float) for A in maps(layer, b, h, mask[b].sum()))
+            A, B = W[0][h], W[1][h]
+            K, (H_e, sigma, H_r) = Phi @ Psi.T, dual.solve(Phi @ Psi.T)
+            rest = K - sigma[0] * np.outer(H_e[:, 0], H_r[:, 0])
+            Q_e, Q_r = (np.linalg.qr(S)[0] for S in (Phi @ A, Psi @ B))
+            share = [1 - np.sum((Q_e.T @ G @ Q_r) ** 2) / np.sum(G ** 2) for G in (K, rest)]
+            best = [np.sum(sigma[arm.s:] ** 2) / np.sum(sigma[l:] ** 2) for l in (0, 1)]
+            W_e, _, W_r = from_factors(A, B, Phi, Psi)
+            aligned = (cosines(Phi.T @ Phi @ W_e, W_r) + cosines(Psi.T @ Psi @ W_r, W_e)) / 2
+            found.append([missed_share(A, B, Phi, Psi), share[0], best[0], share[1], best[1],
+                          1 - sigma[0] ** 2 / np.sum(sigma ** 2), aligned[0], np.mean(aligned[1:])])
+    return np.mean(found, axis=0)
+
+
+def fit(arm, train, seed, epochs, rate=1e-3, **options):
+    """What training.train returns."""
+    per_epoch = -(-len(train[0]) // BATCH)
+    batches = (tuple(A[i] for A in train)
+               for i in training.minibatches(len(train[0]), BATCH, seed))
+    return training.train(loss_of(arm), init(arm, seed), batches, steps=epochs * per_epoch,
+                          rate=rate, clip=4.0, every=per_epoch, **options)
+
+
+def run(name, seed, epochs):
     """(epoch, accuracy, J^2) of every epoch on the test set, and what training.train returns."""
     arm, (train, test) = ARMS[name], series()
-    per_epoch = -(-len(train[0]) // BATCH)
-    batches = (tuple(A[i] for A in train) for i in training.minibatches(270, BATCH, seed))
-    done = training.train(loss_of(arm), init(arm, seed), batches, steps=epochs * per_epoch,
-                          rate=rate, clip=4.0, every=per_epoch,
-                          evaluate=lambda params: evaluate(params, test, arm))
-    return [(step // per_epoch, *score) for step, score in done.scores], done
+    done = fit(arm, train, seed, epochs, evaluate=lambda params: evaluate(params, test, arm))
+    return [(epoch, *score) for epoch, (_, score) in enumerate(done.scores, 1)], done
 
 
 HEADER = ["arm", "seed", "epochs", "final", "best", "share", "aligned", "aligned_start",
@@ -188,17 +240,67 @@ def row(name, seed, epochs):
             " ".join(f"{x:.3g}" for x in J2)]
 
 
-def write_table(lines, command):
+def write_table(lines, command, path=TABLE, header=HEADER, about=""):
     """Rows as `row` printed them, under what must be known to repeat them."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "autograd"))
-    head = f"# {command}\n# {datetime.date.today()}, Python {platform.python_version()}, " \
+    head = f"# {command}\n# {about}{datetime.date.today()}, Python {platform.python_version()}, " \
         f"{versions}, one BLAS thread\n"
-    TABLE.write_text(head + ",".join(HEADER) + "\n" + "".join(lines))
+    path.write_text(head + ",".join(header) + "\n" + "".join(lines))
 
 
 def read_table():
     lines = [line for line in TABLE.read_text().splitlines() if not line.startswith("#")]
     return rows_of(lines[1:])
+
+
+MEASURES = ["loss", "eta", "series", "seed", "epochs", "accuracy", "missed", "spans", "spans_best",
+            "rest", "rest_best", "rest_share", "aligned_first", "aligned_others",   # see `spans`
+            "cpu_seconds"]
+TWO_LOSSES = TABLE.with_name("10_two_losses.csv")
+
+
+def measured(loss, eta, held_out, seed, epochs):
+    """One row of the table of the two losses, as a line."""
+    start, arm, (train, test) = time.process_time(), small(loss, eta), series()
+    if held_out:                                    # every third training series, in place of the
+        third = np.arange(len(train[0])) % 3 == 0   # test set
+        train, test = (tuple(A[part] for A in train) for part in (~third, third))
+    params = fit(arm, train, seed, epochs).params
+    seconds = time.process_time() - start
+    values = evaluate(params, test, arm)[0], *spans(params, test, arm)
+    line = [loss, eta, "held out" if held_out else "test", seed, epochs, f"{values[0]:.2f}",
+            *(f"{x:.5f}" for x in values[1:]), f"{seconds:.1f}"]
+    print(",".join(map(str, line)), flush=True)
+    return ",".join(map(str, line)) + "\n"
+
+
+def two_losses():
+    """Rows of the table of the two losses, each a dict."""
+    lines = [line for line in TWO_LOSSES.read_text().splitlines() if not line.startswith("#")]
+    text = ("loss", "series")
+    return [{name: x if name in text else float(x) for name, x in row.items()}
+            for row in csv.DictReader(lines)]
+
+
+def best_eta(rows):
+    """Of the grid: the best mean accuracy on the series held out, of equals the larger eta."""
+    found = {eta: np.mean([row["accuracy"] for row in rows
+                           if row["series"] == "held out" and row["eta"] == eta]) for eta in GRID}
+    return max(GRID, key=lambda eta: (found[eta], eta))
+
+
+def compare(epochs):
+    """Make the table of the two losses anew."""
+    lines = []
+    save = lambda: write_table(lines, f"python tutorials/vowels.py table {epochs}", TWO_LOSSES,
+                               MEASURES, "seeds 0 to 2, ")
+    for eta, seed in itertools.product(GRID, range(3)):
+        lines.append(measured("K.41", eta, True, seed, epochs))
+        save()
+    arms = ("J^2", 0.5), ("K.41", best_eta(two_losses())), ("none", 0.0)
+    for arm, seed in itertools.product(arms, range(3)):
+        lines.append(measured(*arm, False, seed, epochs))
+        save()
 
 
 def rows_of(lines):
@@ -211,5 +313,7 @@ def rows_of(lines):
     return rows
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "table":
+    compare(int(sys.argv[2]))
+elif __name__ == "__main__":
     csv.writer(sys.stdout, lineterminator="\n").writerow(row(*sys.argv[1:]))
