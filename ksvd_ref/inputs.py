@@ -203,7 +203,7 @@ def _admitted(spec, given):
 
 def _known(arrays, name):
     try:
-        namespace(*arrays)
+        return namespace(*arrays)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
 
