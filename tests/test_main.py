@@ -199,9 +199,9 @@ def bad_files():
     ("heads.npy --index x", "argument --index: invalid integers value: 'x'"),
     ("good.npy --index 0", "K must have 2 axes, got shape (3, 2): --index has nothing to choose"),
     ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index from 0 to 1 chooses"),
-    ("names.npz --array D", "--array D: one matrix, K or A, or one pair, Phi, Psi or Q, K "
-     "or X, Z, expected, found B, C: --array NAME chooses"),
-    ("good.npy --header", "one of the last three for --header, --labels, --delimiter and --decimal"),
+    ("names.npz --array D", "--array: one of B, C expected, got D"),
+    ("good.npy --header", "one of the last three for --header, --labels, --delimiter and "
+     "--decimal, found the ending .npy"),
     ("words.csv --decimal x", "--decimal: invalid choice: 'x'"),
     ("good.npy --save out.txt", "--save: a file .npz in a folder that can be written to expected"),
     ("zero-d.npy", "zero-d.npy: K must have 2 axes, got shape ()"),

@@ -123,18 +123,18 @@ def _parser():
     top.add_argument("--version", action="version", version=f"ksvd-ref {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
-    def add(name, run, help, description):
-        one = commands.add_parser(name, help=help, description=description)
+    def add(name, run, text):
+        one = commands.add_parser(name, description=text, help=text[0].lower()
+                                  + text[1:].partition(".")[0])
         one.set_defaults(run=run)
-        return one.add_argument
+        return one
+
     _verify_options(add("verify", lambda options: command.verify.verify_files(options),
-                        "the same for your own matrix or data",
                         "Check every equation on your own matrix. Status 0: all hold; 1: one does "
-                        "not; 2: anything else."))
-    option = add("equations", list_equations,
-                 "list the equations: statement, source, function, lesson, test",
-                 "List the equations: tag, statement, source, functions, lessons, tests.")
-    option("tags", metavar="TAG", nargs="*", help="only these, such as K.12 V5")
+                        "not; 2: anything else.").add_argument)
+    option = add("equations", list_equations, "List the equations: tag, statement, source, "
+                 "functions, lessons, tests.").add_mutually_exclusive_group().add_argument
+    option("tags", metavar="TAG", nargs="*", default=[], help="only these, such as K.12 V5")
     option("--into", metavar="FILE", type=Path,
            help="write the table between its two markers in FILE, a README.md")
     _course_commands(add)
@@ -181,20 +181,17 @@ def integers(text):
 
 def _course_commands(add):
     option = add("book", lambda options: command.lessons.book(options),
-                 "run the lessons and write them as a static site",
-                 "Run the lessons and write them as a static site.")
+                 "Run the lessons and write them as a static site.").add_argument
     option("--out", metavar="DIR", type=Path, default=Path("book"),
            help="a new folder, or an earlier book (default: book)")
     option("--lesson", metavar="N", type=int, help="only this lesson")
     option = add("notebooks", lambda options: command.lessons.notebooks(options),
-                 "write the lessons as Jupyter notebooks",
-                 "Write the lessons as Jupyter notebooks.")
+                 "Write the lessons as Jupyter notebooks.").add_argument
     option("--out", metavar="DIR", type=Path, required=True,
            help="a folder without earlier notebooks")
     option = add("check", lambda options: command.lessons.check(options),
-                 "your answers to the exercises of the lessons",
                  "Run the checks of the exercises on your own file. It may be a whole lesson or "
-                 "your functions alone.")
+                 "your functions alone.").add_argument
     option("files", metavar="FILE", type=Path, nargs="+",
            help="a .py or .ipynb file, or a folder of them")
     option("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
@@ -207,20 +204,16 @@ def _course_commands(add):
 
 def list_equations(options):
     """The index of the equations, or some entries of it."""
-    index = course.index
-    found = {entry.tag: entry for entry in index.entries()}
-    options.tags = [tag.upper() for tag in options.tags]
-    unknown = [tag for tag in options.tags if tag not in found]
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all" + (
-            "" if index.cells() else " that need no clone: what only tests say is beside them"))
-    if options.into and options.tags:
-        raise ValueError(f"--into writes the whole table, got the tags {', '.join(options.tags)}")
+    index, tags = course.index, [tag.upper() for tag in options.tags]
     if options.into:
         _renew(options.into.resolve(), index)
         return 0
-    chosen = [found[tag] for tag in options.tags or found]
-    print("\n".join(map(index.text, chosen)))
+    found = {entry.tag: entry for entry in index.entries()}
+    unknown = [tag for tag in tags if tag not in found]
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: no such tag, ksvd-ref equations lists all" + (
+            "" if index.cells() else " that need no clone: what only tests say is beside them"))
+    print("\n".join(index.text(found[tag]) for tag in tags or found))
     if not index.cells():
         print("\nLessons, tests, and what only they say, are beside the package in a clone.")
     return 0
@@ -229,13 +222,10 @@ def list_equations(options):
 def _renew(path, index):
     """Put the table into a page, in the line ends that the page has: wholly or not at all."""
     page = path.read_bytes().decode("utf-8")
-    before, begin, rest = index.renewed(page).partition(index.BEGIN)
-    inside, end, after = rest.partition(index.END)
-    if "\r\n" in page:
-        inside = inside.replace("\n", "\r\n")
+    new = re.sub("\r?\n", "\r\n" if "\r\n" in page else "\n", index.renewed(page))
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.write_bytes("".join((before, begin, inside, end, after)).encode("utf-8"))
+        draft.write_bytes(new.encode("utf-8"))
         draft.chmod(path.stat().st_mode & 0o777)
         os.replace(draft, path)
     finally:

@@ -16,6 +16,7 @@ from ..solution import has_low_rank
 from .files import read
 
 PAIRS = {("Phi", "Psi"): "K = Φ Ψᵀ", ("Q", "K"): "K = QKᵀ/√d", ("X", "Z"): "K = X Zᵀ"}
+BARE = ("K",)                           # the name of one matrix
 BYTES, SECONDS = 8 << 30, 1800          # what a computation may need; the README states both
 ROUTE = ("primal.solve(Phi, Psi) takes features of any number of rows and no K, large.golub_kahan "
          "finds a few components, nystrom takes a few rows and columns")
@@ -34,43 +35,30 @@ class Problem(NamedTuple):
     remarks: list
 
 
-class Data(NamedTuple):
-    """Two arrays, not loaded yet, or one of them twice and no names; labels of K."""
-
-    X: Any
-    Z: Any
-    names: Any              # ("Q", "K"), or None for one matrix
-    rows: Any
-    columns: Any
-    taken: list
-    remarks: list
-
-
 def problem(options):
     """The Problem of the command's options. Shapes are judged before anything is loaded."""
-    kernel, parameters = options.kernel or "linear", _parameters(options)
-    data = _data(options)
-    one, other = data.names or ("K", "K")
-    (X_shape, X_index), (Z_shape, Z_index) = (
-        _cut(array.shape, name, options.index) for array, name in ((data.X, one), (data.Z, other)))
-    if X_shape[1] != Z_shape[1]:
-        raise ValueError(f"{one} and {other} need the same number of columns, got shapes {X_shape} "
-                         f"and {Z_shape}")
-    N, M = (X_shape[0], Z_shape[0]) if data.names else X_shape
-    linear = data.names and kernel == "linear"
-    announce(N, M, X_shape[1] if linear else None)
-    X = _loaded(data.X, X_shape, X_index, one, data.remarks)
-    Z = X if data.Z is data.X else _loaded(data.Z, Z_shape, Z_index, other, data.remarks)
-    rows, columns = (labels if labels and len(labels) == n else None
-                     for labels, n in ((data.rows, N), (data.columns, M)))
-    rest = rows, columns, _said(data.names, kernel, options.center), data.taken, data.remarks
+    kernel = options.kernel or "linear"
+    parameters = _parameters(options, kernel)
+    names, arrays, labels, taken, remarks = _data(options)
+    cuts = [_cut(array.shape, name, options.index) for name, array in zip(names, arrays)]
+    (N, d), (M, p) = cuts[0][0], cuts[-1][0]
+    if d != p:
+        raise ValueError(f"{' and '.join(names)} need the same number of columns, got shapes "
+                         f"{cuts[0][0]} and {cuts[-1][0]}")
+    M, linear = (d, False) if names == BARE else (M, kernel == "linear")
+    announce(N, M, d if linear else None)
+    loaded = [_loaded(array.load(at), name, remarks)
+              for name, array, (_, at) in zip(names, arrays, cuts)]
+    X, Z = loaded[0], loaded[-1]
+    rows, columns = (of if of and len(of) == n else None for of, n in zip(labels, (N, M)))
+    rest = rows, columns, _said(names, kernel, options.center), taken, remarks
     if linear:
-        if data.names == ("Q", "K"):
+        if names == ("Q", "K"):
             X, Z = X / X.shape[1] ** 0.25, Z / Z.shape[1] ** 0.25
         if options.center:
             X, Z = X - X.mean(axis=0), Z - Z.mean(axis=0)
         return Problem(X, Z, None, *rest)
-    K = getattr(kernels, kernel)(X, Z, **parameters) if data.names else X
+    K = X if names == BARE else getattr(kernels, kernel)(X, Z, **parameters)
     if options.center:
         raw, K = K, kernels.center(K)
         if not abs(K).max() > 1e3 * np.finfo(K.dtype).eps * abs(raw).max():
@@ -112,9 +100,8 @@ def _time(seconds):
     return f"{max(1, round(seconds / unit))} {name}"
 
 
-def _parameters(options):
+def _parameters(options, kernel):
     """The parameters of the kernel, {name: number}."""
-    kernel = options.kernel or "linear"
     given = {name: getattr(options, name) for name in ("gamma", "degree", "coef0", "scale")
              if getattr(options, name) is not None}
     for name in given:
@@ -125,19 +112,17 @@ def _parameters(options):
 
 
 def _data(options):
-    """The Data of the files that the options name."""
+    """Names, one array or two, labels of both sides, what was taken, remarks; nothing is loaded."""
     said = {name: getattr(options, name) for name in ("header", "labels", "delimiter", "decimal")}
-    first = read(options.file, **said)
-    found = _chosen(first.arrays, options.array, () if options.file2 else PAIRS)
-    one, other = (*found.values(), *found.values())[:2]
+    found, rows, columns, taken, remarks = read(options.file, **said)
+    arrays = _chosen(found, options.array, () if options.file2 else PAIRS)
     if options.file2:
-        second = read(options.file2, **said)
-        [other] = _chosen(second.arrays, options.array).values()
-        return Data(one, other, ("X", "Z"), first.rows, second.rows, [first.taken, second.taken],
-                    [*first.remarks, *second.remarks])
-    names = tuple(found) if len(found) == 2 else ("X", "X") if options.kernel else None
-    return Data(one, other, names, first.rows, first.rows if names == ("X", "X") else first.columns,
-                [first.taken], first.remarks)
+        found, columns, _, more, others = read(options.file2, **said)
+        [X], [Z] = arrays.values(), _chosen(found, options.array).values()
+        return ("X", "Z"), [X, Z], (rows, columns), [taken, more], [*remarks, *others]
+    names = tuple(arrays) if len(arrays) == 2 else ("X", "X") if options.kernel else BARE
+    return names, list(arrays.values()), (rows, rows if names == ("X", "X") else columns), [
+        taken], remarks
 
 
 def _chosen(arrays, chosen, pairs=()):
@@ -152,9 +137,10 @@ def _chosen(arrays, chosen, pairs=()):
     if len(arrays) == 1 and not chosen:
         one = list(arrays)
     if bool(pair) == bool(one):
-        raise ValueError(f"{f'--array {chosen}: ' * bool(chosen)}one matrix, K or A, or one pair, "
-                         f"Phi, Psi or Q, K or X, Z, expected, found {', '.join(arrays) or 'none'}"
-                         + ": --array NAME chooses" * bool(arrays))
+        found = ", ".join(arrays) or "none"
+        raise ValueError(f"--array: one of {found} expected, got {chosen}" if chosen else
+                         "one matrix, K or A, or one pair, Phi, Psi or Q, K or X, Z, expected, "
+                         f"found {found}" + ": --array NAME chooses" * bool(arrays))
     return {name: arrays[name] for name in pair or one[:1]}
 
 
@@ -177,9 +163,8 @@ def _cut(shape, name, index):
     return tuple(shape[len(lead):]), tuple(chosen)
 
 
-def _loaded(array, shape, index, name, remarks):
+def _loaded(X, name, remarks):
     """The matrix; what looks like masked scores is told, since their KSVD is that of the mask."""
-    X = array.load(index) if index else array.load()
     hint = ""
     if X.dtype.kind == "f" and np.sum(X == X.min()) > 1 and X.min() < -1e3:
         rest = np.abs(X[X > X.min()]).max(initial=0.0)
@@ -195,8 +180,8 @@ def _loaded(array, shape, index, name, remarks):
 
 
 def _said(names, kernel, center):
-    centred = ", centred" * bool(center)
-    if not names:
+    centred = ", centred" * center
+    if names == BARE:
         return f"the matrix K{centred}; its own rows and columns are the features"
     if kernel == "linear":
         return PAIRS.get(names, "K = X Xᵀ") + centred

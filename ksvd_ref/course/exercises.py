@@ -155,15 +155,14 @@ def wanted(lesson=None):
     folder = TUTORIALS if TUTORIALS.is_dir() else Path.cwd()        # in a folder of notebooks
     found = {exercise: (path, name) for path in sorted(folder.glob("solutions/[0-9]*.py"))
              for exercise, name in names(path.read_bytes()).items()}
-    if not found:
-        raise ValueError("a clone of the repository or a folder of its notebooks expected, no "
-                         f"solutions found in {folder}: work in the folder that ksvd-ref notebooks "
-                         "--out wrote, or install with pip install -e . in a clone")
     some = {exercise: task for exercise, task in found.items()
             if lesson in (None, int(exercise.split(".")[0]))}
     if not some:
-        last = list(found)[-1].split(".")[0]
-        raise ValueError(f"the number of a lesson from 1 to {last} expected, got {lesson}")
+        raise ValueError(
+            f"the number of a lesson from 1 to {[*found][-1].split('.')[0]} expected, got {lesson}"
+            if found else "a clone of the repository or a folder of its notebooks expected, no "
+            f"solutions found in {folder}: work in the folder that ksvd-ref notebooks --out wrote, "
+            "or install with pip install -e . in a clone")
     return some
 
 

@@ -149,15 +149,12 @@ def _flat(statements, name):
 
 def _bound(node):
     """The names that a statement was to define."""
-    found = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.alias):
-            found.add(inner.asname or inner.name.partition(".")[0])
-        elif isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
-            found.add(inner.name)
-        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            found.add(inner.id)
-    return {node.name} if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else found
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return {node.name}
+    inside = list(ast.walk(node))
+    return {x.id for x in inside if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)} | {
+        getattr(x, "asname", None) or x.name.partition(".")[0] for x in inside
+        if isinstance(x, (ast.alias, ast.FunctionDef, ast.ClassDef))}
 
 
 def _processes(tasks, seconds, more=0.0):
@@ -208,9 +205,8 @@ def _end(process):
 
 
 def _status(status):
-    if -status in set(signal.Signals):
-        return f"the signal {signal.Signals(-status).name}"
-    return f"exit status {status}"
+    return (f"the signal {signal.Signals(-status).name}" if -status in set(signal.Signals) else
+            f"exit status {status}")
 
 
 def _child(parent, out, limit, file, exercise=None, solutions=None, name=None):
