@@ -173,6 +173,8 @@ HOST = {
     "features.positive_random": "random numbers are drawn on the host",
     **dict.fromkeys(("attention.filters._age", "attention.positions.sinusoids",
                      "attention.positions.offset_table"), "made on the host, then moved"),
+    "attention.positions.alibi": "made on the host, then moved",
+    "attention.smoother._exponentials": "NumPy can overwrite, the standard cannot",
     "attention.filters._boolean": "a mask may be a list",
     "attention.layer.published_init": "random numbers are drawn on the host",
 }

@@ -207,7 +207,8 @@ def _by_logarithms(phi_Q, K, V, mask, sees):
     log_K = visible(K <= 0.0, K, xp.log(visible(K > 0.0, K) + 1.0))        # log(elu + 1)
     top = xp.max(log_K, axis=-1, keepdims=True)                            # a factor of each key
     G = _inner(phi_Q, xp.exp(log_K - top))
-    return _softmax(xp.log(G) + xp.moveaxis(top, -1, -2), mask, sees) @ V
+    A, Z = _exponentials(xp.log(G) + xp.moveaxis(top, -1, -2), mask, sees)
+    return A @ V / Z
 
 
 def _sums(phi_Q, phi_K, V, mask):
