@@ -195,7 +195,7 @@ def bad_files():
     ("masked.npy", "in entry (0, 1) of shape (2, 2); K looks like masked scores (its least entry is"
      " -inf, of all others the largest is 2): take the softmax first"),
     ("heads.npy", "K must have 2 axes, got shape (2, 3, 4, 4): --index from 0,0 to 1,2 chooses "
-     "along the first 2"), ("heads.npy --index 5,0", "--index from 0,0 to 1,2 chooses"),
+     "along the first 2"), ("heads.npy --index 5,0", "chooses along the first 2, got 5,0"),
     ("heads.npy --index x", "argument --index: invalid integers value: 'x'"),
     ("good.npy --index 0", "K must have 2 axes, got shape (3, 2): --index has nothing to choose"),
     ("heads.npz", "Q must have 2 axes, got shape (2, 3, 4): --index from 0 to 1 chooses"),

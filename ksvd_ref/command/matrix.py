@@ -121,8 +121,8 @@ def _data(options):
         [X], [Z] = arrays.values(), _chosen(found, options.array).values()
         return ("X", "Z"), [X, Z], (rows, columns), [taken, more], [*remarks, *others]
     names = tuple(arrays) if len(arrays) == 2 else ("X", "X") if options.kernel else BARE
-    return names, list(arrays.values()), (rows, rows if names == ("X", "X") else columns), [
-        taken], remarks
+    labels = rows, rows if names == ("X", "X") else columns
+    return names, [*arrays.values()], labels, [taken], remarks
 
 
 def _chosen(arrays, chosen, pairs=()):
@@ -132,10 +132,8 @@ def _chosen(arrays, chosen, pairs=()):
         meant = lambda name: known.get(name.lower(), name)
         arrays = {name if meant(name) in arrays else meant(name): x for name, x in arrays.items()}
     pair = next((names for names in pairs if not chosen and set(names) <= set(arrays)), ())
-    one = [name for name in ((chosen,) if chosen else ("K", "A"))
-           if name in arrays and name not in pair]
-    if len(arrays) == 1 and not chosen:
-        one = list(arrays)
+    wanted = [chosen] if chosen else arrays if len(arrays) == 1 else ["K", "A"]
+    one = [name for name in wanted if name in arrays and name not in pair]
     if bool(pair) == bool(one):
         found = ", ".join(arrays) or "none"
         raise ValueError(f"--array: one of {found} expected, got {chosen}" if chosen else
@@ -150,11 +148,11 @@ def _cut(shape, name, index):
     axes = [n for n, length in enumerate(lead) if length != 1 or len(given) == len(lead)]
     if len(shape) < 2 or len(given) != len(axes) or not all(
             -lead[n] <= i < lead[n] for n, i in zip(axes, given)):
-        first, last = (",".join(str(i) for i in ends)
-                       for ends in ([0] * len(axes), [lead[n] - 1 for n in axes]))
+        first, last, got = (",".join(map(str, numbers)) for numbers in (
+            [0] * len(axes), [lead[n] - 1 for n in axes], given))
         raise ValueError(f"{name} must have 2 axes, got shape {shape}" + (
             f": --index from {first} to {last} chooses along the first {len(axes)}" if axes else
-            ": --index has nothing to choose" * bool(given)))
+            ": --index has nothing to choose" * bool(given)) + f", got {got}" * bool(given))
     chosen = [0] * len(lead)
     for n, i in zip(axes, given):
         chosen[n] = i % lead[n]
@@ -165,18 +163,17 @@ def _cut(shape, name, index):
 
 def _loaded(X, name, remarks):
     """The matrix; what looks like masked scores is told, since their KSVD is that of the mask."""
-    hint = ""
-    if X.dtype.kind == "f" and np.sum(X == X.min()) > 1 and X.min() < -1e3:
-        rest = np.abs(X[X > X.min()]).max(initial=0.0)
-        if X.min() < -1e3 * rest:
-            hint = (f"{name} looks like masked scores (its least entry is {X.min():.3g}, of all "
-                    f"others the largest is {rest:.3g}): take the softmax first")
+    hint = []
+    if X.dtype.kind == "f" and X.min() < -1e3:
+        low, rest = X.min(), np.abs(X[X > X.min()]).max(initial=0.0)
+        if low < -1e3 * rest and np.sum(X == low) > 1:
+            hint = [f"{name} looks like masked scores (its least entry is {low:.3g}, of all others "
+                    f"the largest is {rest:.3g}): take the softmax first"]
+    remarks += hint
     try:
-        X = as_array(X, name, 2)
+        return as_array(X, name, 2)
     except ValueError as error:
-        raise ValueError(f"{error}{'; ' * bool(hint)}{hint}") from error
-    remarks += [hint] * bool(hint)
-    return X
+        raise ValueError("; ".join([str(error), *hint])) from error
 
 
 def _said(names, kernel, center):

@@ -92,12 +92,10 @@ def _text(name, of, s):
     print(f"{name}: {of.what}")
     print(f"   rows {_few(of.rows)}, columns {_few(of.columns)}")
     for taken in filter(None, of.taken):
-        mark = taken["separator"]
+        mark, decimal, *has = taken.values()
         cells = f"with {SEPARATORS.get(mark, mark)} between cells" if mark else "of one column"
-        print(f"   read as a table {cells}, decimal "
-              f"{'comma' if taken['decimal'] == ',' else 'point'}, "
-              f"{'a' if taken['header'] else 'no'} header, "
-              f"{'a' if taken['labels'] else 'no'} column of labels")
+        print(f"   read as a table {cells}, decimal {'comma' if decimal == ',' else 'point'}, "
+              "{} header, {} column of labels".format(*("a" if x else "no" for x in has)))
     for remark in of.remarks:
         print(f"   remark: {_shown(remark, 200)}")
     print()
@@ -115,20 +113,20 @@ def _vectors(parts):
         A = np.where(abs(A) < 1e-15 * abs(A).max(), 0.0, A)
         if len(A) > SMALL:
             print(f"   {name:6}{A.shape[0]} x {A.shape[1]}: --save writes it")
-        for n, row in enumerate(A[:len(A) * (len(A) <= SMALL)]):
+            continue
+        for n, row in enumerate(A):
             print(f"   {name * (n == 0):6}" + "".join(f" {x:12.6g}" for x in row))
 
 
 def _draw(options, of, s):
     """The figure; what it names and what it leaves out stand above it."""
-    what, _, _ = of.what.partition(";")
-    name = _name(options, lambda file: file.name)
     kept, rest = len(s.sigma), len(s.spectrum) - s.rank
-    course.plots.save(options.plot, s.K * s.scale, s.spectrum * s.scale, s.E * s.scale,
-                      s.R * s.scale, rows=of.rows, columns=of.columns, title=(
-                          f"{name}: {what}\n{s.K.shape[0]} x {s.K.shape[1]}, numerical rank "
-                          f"{s.rank}: {kept} kept" + f", {s.rank - kept} left out" * (
-                              kept < s.rank) + f", {rest} more rounding" * (rest > 0)))
+    title = (f"{_name(options, lambda file: file.name)}: {of.what.partition(';')[0]}\n"
+             f"{s.K.shape[0]} x {s.K.shape[1]}, numerical rank {s.rank}: {kept} kept"
+             + f", {s.rank - kept} left out" * (kept < s.rank)
+             + f", {rest} more rounding" * (rest > 0))
+    course.plots.save(options.plot, *(A * s.scale for A in (s.K, s.spectrum, s.E, s.R)),
+                      rows=of.rows, columns=of.columns, title=title)
 
 
 def _name(options, of):
@@ -142,10 +140,8 @@ def _shown(text, most=60):
 
 
 def _few(labels):
-    if not labels:
-        return "without labels"
-    return "labelled " + ", ".join(_shown(label, 24) for label in labels[:3]) + (
-        ", ..." * (len(labels) > 3))
+    shown = ", ".join(_shown(label, 24) for label in (labels or ())[:3])
+    return f"labelled {shown}{', ...' * (len(labels) > 3)}" if labels else "without labels"
 
 
 def report(s):

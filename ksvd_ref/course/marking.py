@@ -225,7 +225,8 @@ def _child(parent, out, limit, file, exercise=None, solutions=None, name=None):
     found, message, what, pieces = None, None, "the check cannot run: ", []
     try:
         scope = runpy.run_path(solutions) if exercise else {}
-        before = _others()
+        before = [(other, dict(vars(other))) for key, other in list(sys.modules.items())
+                  if key in ("numpy", "numpy.linalg") or key.startswith("ksvd_ref.")]
         what, content = "", Path(file).read_bytes()
         pieces += cells(Path(file).name, content)
         module = _handed_in(Path(file), content)
@@ -276,12 +277,6 @@ def _written(error, content):
     mine = name and re.search(rf"%%(?:write)?file\s+{re.escape(name)}\.py", content.decode(
         errors="replace"))
     return f": put the cell of %%writefile into {name}.py beside the notebook" if mine else ""
-
-
-def _others():
-    """The modules that a student's file may use, each with what it holds now."""
-    return [(other, dict(vars(other))) for key, other in list(sys.modules.items())
-            if key in ("numpy", "numpy.linalg") or key.startswith("ksvd_ref.")]
 
 
 def _handed_in(path, content):
