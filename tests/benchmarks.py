@@ -265,7 +265,7 @@ def chunks(quick):
     import numpy as np
     code = '''
 import numpy as np
-from ksvd_ref import primal
+from ksvd_ref import large
 path, N, p, rows = sys.argv[1], *map(int, sys.argv[2:])
 def read():
     n = N // rows
