@@ -161,7 +161,7 @@ def primal_memory(quick):
     """Peak memory beyond the inputs, over the two outputs."""
     code = '''
 import numpy as np
-from ksvd_ref import large, primal
+from ksvd_ref import primal
 N, p, s = map(int, sys.argv[1:])
 rng = np.random.default_rng(0)
 Phi, Psi = np.empty((N, p)), np.empty((N, p))
