@@ -500,3 +500,14 @@ def test_a_bare_install_imports_everything():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("pip install") == done.stderr.count("\n") == 3
+
+
+def test_which_array_of_many_was_taken_is_said(tmp_path, capsys):
+    """K beside A, a beside b: a guess among several speaks."""
+    for arrays, words in (({"K": np.eye(2), "A": np.ones((2, 3))}, "took K of the arrays K, A"),
+                          ({"a": np.eye(2), "b": np.eye(3)}, "took a of the arrays a, b")):
+        np.savez(tmp_path / "many.npz", **arrays)
+        assert main.main(["verify", str(tmp_path / "many.npz")]) == 0
+        assert f"remark: {words}: --array NAME chooses another" in capsys.readouterr().out
+    assert main.main(["verify", str(tmp_path / "many.npz"), "--array", "b"]) == 0
+    assert "remark" not in capsys.readouterr().out

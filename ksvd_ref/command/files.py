@@ -57,6 +57,8 @@ def read(path, **said):
     """
     path = Path(path)
     suffix, opened = path.suffix.lower(), path.open
+    if str(path) == "-" and not sys.stdin:
+        raise ValueError("an open standard input expected, found it closed")
     if str(path) == "-":
         content = sys.stdin.buffer.read()
         suffix = next((end for start, end in ((b"\x93NUMPY", ".npy"), (b"PK\3\4", ".npz"))

@@ -116,6 +116,10 @@ def _data(options):
     said = {name: getattr(options, name) for name in ("header", "labels", "delimiter", "decimal")}
     found, rows, columns, taken, remarks = read(options.file, **said)
     arrays = _chosen(found, options.array, () if options.file2 else PAIRS)
+    if len(arrays) < len(found) and not options.array:
+        names = [name for name, x in found.items() if any(x is one for one in arrays.values())]
+        remarks = [*remarks, f"took {', '.join(names)} of the arrays {', '.join(found)}: "
+                   "--array NAME chooses another"]
     if options.file2:
         found, columns, _, more, others = read(options.file2, **said)
         [X], [Z] = arrays.values(), _chosen(found, options.array).values()
