@@ -120,16 +120,14 @@ def _width(Q, F, features):
 
 def _scores(X, W, features):
     """Φ W. The cosine map divides last: there are fewer scores than features."""
-    if not isinstance(features, str):
-        return _random_features(X, features) @ W
-    if features == "identity":
-        return X @ W
-    X, length, _ = _in_range(X)
-    return X @ W / length
+    if isinstance(features, str) and features == "cosine":
+        X, length, _ = _in_range(X)
+        return X @ W / length
+    return _feature_map(X, features) @ W
 
 
 def _feature_map(X, features):
-    """Φ, which the layer never forms and its kernel needs."""
+    """Φ, which the cosine layer never forms and its kernel needs."""
     if not isinstance(features, str):
         return _random_features(X, features)
     if features == "identity":
