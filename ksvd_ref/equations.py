@@ -19,7 +19,7 @@ The joint sign of a pair and the basis of a repeated sigma are free (V12, V13). 
 both halves meet take the dual vectors turned within that freedom, and no further (`s.aligned`).
 
 K.n are the tags of the equations, Vn those of the claims that are identities, EY is Eckart-Young.
-V5 and V7 are counter-examples and V9 is a count: lesson 05 has them.
+V5 and V7 are counter-examples and V9 is a count: lesson 04 has them.
 
 No equation: beside the residuals it lists and judges.
 """

@@ -6,7 +6,7 @@ sigma      (s,)              singular values of K, descending, >= 0
 Lambda     (s,)              weights of the objective, 1 / sigma at a solution
 E, R       (N, s), (M, s)    scores: E = Phi W_e, R = Psi W_r
 
-The objective J is a saddle (lesson 05): it is solved here by linear algebra, not by ascent.
+The objective J is a saddle (lesson 04): it is solved here by linear algebra, not by ascent.
 The largest entry of each column of E is positive (linalg.one_sign). What is refused: inputs.py.
 """
 from typing import Any, NamedTuple

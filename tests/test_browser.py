@@ -74,14 +74,14 @@ def test_every_page(page, address, site):
 
 
 def test_the_font_of_mathematics_is_there(page, address):
-    page.goto(f"{address}/04_from_dual_to_primal.html", wait_until="load")
+    page.goto(f"{address}/03_from_dual_to_primal.html", wait_until="load")
     loaded = "document.fonts.ready.then(() => [...document.fonts].map(font => font.status))"
     assert page.evaluate(loaded) == ["loaded"]
 
 
 def test_the_keyboard_is_enough(page, address):
     """The first Tab offers to skip to the text; Enter opens a folded solution."""
-    page.goto(f"{address}/04_from_dual_to_primal.html", wait_until="load")
+    page.goto(f"{address}/03_from_dual_to_primal.html", wait_until="load")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0

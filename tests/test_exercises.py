@@ -31,7 +31,7 @@ def answers(exercise):
 
 def test_every_lesson_has_answers():
     lessons = {int(exercise.split(".")[0]) for exercise in EXERCISES}
-    assert lessons == {int(path.name[:2]) for path in LESSONS} == set(range(1, 13))
+    assert lessons == {int(path.name[:2]) for path in LESSONS}
 
 
 def test_every_exercise_has_a_name_of_its_own():
@@ -476,7 +476,7 @@ def test_an_interruption_leaves_no_process(lesson, monkeypatch):
     assert len(started) == 1 and started[0].returncode is not None
 
 
-# The command, on lesson 04.
+# The command, on lesson 03.
 
 HALF = """
 def score_new_row(phi_new, H_r, Psi):
@@ -488,9 +488,9 @@ def generalised_inverse(A, Z):
 """
 TABLE = """half.py
 
-E4.1   score_new_row        1  right
-E4.2   turned_weights       0  %s
-E4.3   generalised_inverse  -  not attempted
+E3.1   score_new_row        1  right
+E3.2   turned_weights       0  %s
+E3.3   generalised_inverse  -  not attempted
 
 1 of 3 points
 
@@ -504,7 +504,7 @@ def command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(exercises, "TUTORIALS", marking.ROOT / "tutorials")
     Path("half.py").write_text(HALF)
     Path("full.py").write_text("from runpy import run_path\nglobals().update(run_path(%r))"
-                               % str(EXERCISES["4.1"][0]))
+                               % str(EXERCISES["3.1"][0]))
     Path("bad.py").write_text("x =")
     Path("empty").mkdir()
 
@@ -515,12 +515,12 @@ def command(capsys, tmp_path, monkeypatch):
 
 
 def test_a_table_for_a_student(command, monkeypatch):
-    check = answers("4.2")[0]
+    check = answers("3.2")[0]
     message = exercises.refusal(check, lambda W_e, W_r, T: (T @ W_e, T.T @ W_r))
-    status, out, err = command("half.py", "--lesson", "4")
+    status, out, err = command("half.py", "--lesson", "3")
     assert (status, err) == (1, "") and max(map(len, out.splitlines())) <= 100
     assert out.replace("\n" + " " * 31, " ") == TABLE % message        # a long one goes on below
-    status, out, err = command("bad.py", "--lesson", "4")
+    status, out, err = command("bad.py", "--lesson", "3")
     assert (status, err) == (1, "") and out == (
         "bad.py\n\nthe file does not run: SyntaxError: invalid syntax (bad.py, line 1)\n\n"
         "0 of 3 points\n\n")
@@ -528,23 +528,24 @@ def test_a_table_for_a_student(command, monkeypatch):
 
 def test_other_lessons_take_one_line(command):
     status, out, err = command("half.py")
-    assert (status, err) == (1, "") and out.startswith("half.py\n\nE4.1 ")
+    others = ", ".join(str(int(path.name[:2])) for path in LESSONS if path.name[:2] != "03")
+    assert (status, err) == (1, "") and out.startswith("half.py\n\nE3.1 ")
     assert out.endswith("-  not attempted\n"
-                        "Nothing attempted in lessons 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12.\n\n"
+                        f"Nothing attempted in lessons {others}.\n\n"
                         f"1 of {len(EXERCISES)} points\n\n")
 
 
 def test_full_points_give_status_0(command):
-    status, out, err = command("full.py", "--lesson", "4")
+    status, out, err = command("full.py", "--lesson", "3")
     assert (status, err) == (0, "") and out.count("1  right") == 3 and "3 of 3 points" in out
 
 
 def test_rows_for_a_class(command):
-    reason = exercises.refusal(answers("4.2")[0], lambda W_e, W_r, T: (T @ W_e, T.T @ W_r))
-    status, out, err = command("half.py", "bad.py", "full.py", "--csv", "--lesson", "4")
+    reason = exercises.refusal(answers("3.2")[0], lambda W_e, W_r, T: (T @ W_e, T.T @ W_r))
+    status, out, err = command("half.py", "bad.py", "full.py", "--csv", "--lesson", "3")
     assert status == 1 and list(csv.reader(out.splitlines())) == [
-        ["file", "E4.1", "E4.2", "E4.3", "points", "of", "reasons"],
-        ["half.py", "1", "0", "", "1", "3", f"E4.2: {reason}"],
+        ["file", "E3.1", "E3.2", "E3.3", "points", "of", "reasons"],
+        ["half.py", "1", "0", "", "1", "3", f"E3.2: {reason}"],
         ["bad.py", "0", "0", "0", "0", "3",
          "the file does not run: SyntaxError: invalid syntax (bad.py, line 1)"],
         ["full.py", "1", "1", "1", "3", "3", ""]]
@@ -555,7 +556,7 @@ def test_rows_for_a_class(command):
 def test_one_unreadable_file_is_one_row(command):
     Path("b.docx").write_text("my answers")
     status, out, err = command("half.py", "b.docx", "no.py", "empty", "full.py", "--csv",
-                               "--lesson", "4")
+                               "--lesson", "3")
     rows = list(csv.reader(out.splitlines()))[1:]
     assert status == 2 and [(row[0], row[4]) for row in rows] == [
         ("half.py", "1"), ("b.docx", "0"), ("no.py", "0"), ("empty", "0"), ("full.py", "3")]
@@ -563,13 +564,13 @@ def test_one_unreadable_file_is_one_row(command):
     assert [row[6] for row in rows[1:4]] == [
         expected + what for what in ("another kind", "none of this name", "a folder without one")]
     assert err.count("\n") == 3
-    status, out, err = command("b.docx", "full.py", "--lesson", "4")
+    status, out, err = command("b.docx", "full.py", "--lesson", "3")
     assert (status, err) == (2, "") and expected in out and "3 of 3 points" in out
 
 
 def test_a_folder_and_a_text_for_each_student(command, monkeypatch):
     monkeypatch.setattr(marking, "marks", lambda file, **options: (
-        {"4.1": exercises.Mark(int("ann" in str(file)), "a reason")}, ""))
+        {"3.1": exercises.Mark(int("ann" in str(file)), "a reason")}, ""))
     for name in ("class/ann/work.py", "class/bob/work.ipynb", "class/bob/notes.txt",
                  "class/bob/.ipynb_checkpoints/work.ipynb", "class/__pycache__/x.py"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -581,27 +582,27 @@ def test_a_folder_and_a_text_for_each_student(command, monkeypatch):
     assert sorted(path.name for path in Path("texts/new").iterdir()) == [
         "class_ann_work.py.txt", "class_bob_work.ipynb.txt"]
     text = Path("texts/new/class_bob_work.ipynb.txt").read_text()
-    assert "E4.1   score_new_row" in text and "0  a reason" in text and "0 of 1 points" in text
+    assert "E3.1   score_new_row" in text and "0  a reason" in text and "0 of 1 points" in text
 
 
 def test_an_almost_right_name_is_shown(command):
     Path("half.py").write_text("def Score_New_Row(phi_new, H_r, Psi): pass")
     _, out, _ = command("half.py")
     assert "score_new_row        -  not attempted; Score_New_Row looks like score_new_row\n" in out
-    _, out, _ = command("half.py", "--csv", "--lesson", "4")
-    assert out.endswith(",,,,0,3,E4.1: not attempted; Score_New_Row looks like score_new_row\n")
+    _, out, _ = command("half.py", "--csv", "--lesson", "3")
+    assert out.endswith(",,,,0,3,E3.1: not attempted; Score_New_Row looks like score_new_row\n")
 
 
 def test_odd_names_of_files(command, monkeypatch):
     """A formula to a spreadsheet, what steers a terminal, bytes that are no UTF-8."""
     monkeypatch.setattr(marking, "marks", lambda *_, **options: (
-        {"4.1": exercises.Mark(1, "right")}, ""))
+        {"3.1": exercises.Mark(1, "right")}, ""))
     names = ["=cmd.py", "\x1b[31m.py", "upper.PY", "\udcff.py"]
     for name in names:
         Path(name).touch()
-    status, out, err = command("--lesson", "4", *names)
-    assert (status, err) == (0, "") and out.count("E4.1") == 4 and "\x1b" not in out
-    status, out, err = command("--csv", "--lesson", "4", *names)
+    status, out, err = command("--lesson", "3", *names)
+    assert (status, err) == (0, "") and out.count("E3.1") == 4 and "\x1b" not in out
+    status, out, err = command("--csv", "--lesson", "3", *names)
     assert (status, err) == (0, "") and [row[0] for row in csv.reader(out.splitlines())] == [
         "file", "./=cmd.py", "\x1b[31m.py", "upper.PY", "\\udcff.py"]
 
@@ -610,7 +611,7 @@ def test_odd_names_of_files(command, monkeypatch):
     ("missing.py", "missing.py: a file .py or .ipynb expected, found none of this name"),
     ("empty", "empty: a file .py or .ipynb expected, found a folder without one"),
     ("half.txt", "half.txt: a file .py or .ipynb expected"),
-    ("half.py --lesson 13", "the number of a lesson from 1 to 12 expected, got 13"),
+    ("half.py --lesson 16", "the number of a lesson from 1 to 15 expected, got 16"),
     ("half.py --lesson x", "--lesson: invalid int"),
     *(("half.py --seconds " + number,
        f"--seconds: a number above 0 and below 1e5 expected, got {number}")
@@ -634,12 +635,12 @@ def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
     right, stub = lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new), lambda phi_new, H_r, Psi: None
     monkeypatch.setattr(exercises, "TUTORIALS", marking.ROOT / "tutorials")
     for _ in range(2):
-        exercises.check("4.1", right)
-        exercises.check("4.1", stub)
+        exercises.check("3.1", right)
+        exercises.check("3.1", stub)
         out = capsys.readouterr().out.splitlines()
-        assert out == ["E4.1  right", "E4.1  the score: finite real numbers expected; it "
+        assert out == ["E3.1  right", "E3.1  the score: finite real numbers expected; it "
                        "returned None: is there a return statement?"]
-        for number, near in (("4.9", "4.1, 4.2, 4.3"), ("99", "1.1, .*")):
+        for number, near in (("3.9", "3.1, 3.2, 3.3"), ("99", "1.1, .*")):
             with pytest.raises(ValueError, match=f"the exercises {near} expected, got {number}"):
                 exercises.check(number, right)
         monkeypatch.chdir(marking.ROOT / "tutorials")

@@ -37,7 +37,7 @@ def test_three_parts(part):
     """What was stated, one cell of code that asserts and prints, what remains true and where."""
     stated, code, remains = re.split(r"^# %%.*\n", part, flags=re.M)
     assert "# **Stated.** " in stated and "**What remains true.** " in remains
-    assert re.search(r"Lessons?\s+(# )?\d\d", remains) or "lesson 03" in remains
+    assert re.search(r"Lessons?\s+(# )?\d\d", remains) or "lesson 02" in remains
     nodes = list(ast.walk(ast.parse(code)))
     assert any(isinstance(node, ast.Assert) for node in nodes)
     assert any(isinstance(node, ast.Name) and node.id == "print" for node in nodes)

@@ -80,7 +80,7 @@ def test_a_page_that_mentions_the_program_is_no_earlier_book(tmp_path, capsys, p
     assert main(["book", "--out", str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("number, message", [(0, "from 1 to 12"), (13, "from 1 to 12")])
+@pytest.mark.parametrize("number, message", [(0, "from 1 to 15"), (16, "from 1 to 15")])
 def test_no_such_lesson(number, message):
     with pytest.raises(ValueError, match=message):
         notebooks.lessons(number)

@@ -199,7 +199,7 @@ def test_gpu_check_can_fail(code, line):
 
 def test_lesson_12_where_there_is_a_gpu():
     """Its GPU cells, which are skipped elsewhere, on the stand-in."""
-    lesson = FOLDER.parent / "tutorials" / "12_the_same_code_on_a_gpu.py"
+    lesson = FOLDER.parent / "tutorials" / "15_the_same_code_on_a_gpu.py"
     if not lesson.exists():
         pytest.skip("the tutorials are in a clone, not in the installed package")
     status, output = with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"

@@ -1,4 +1,4 @@
-"""The models of lesson 10 train: a short run of each kind, and what their parts promise."""
+"""The models of lesson 12 train: a short run of each kind, and what their parts promise."""
 import runpy
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_padding_and_the_rest_of_the_batch_do_not_matter(arm):
 
 
 def test_first_loss():
-    """J near 1/3 in each layer at the start (lesson 09), so J^2 of two layers is near 2/9."""
+    """J near 1/3 in each layer at the start (lesson 11), so J^2 of two layers is near 2/9."""
     arm, test = VOWELS["ARMS"]["primal"], VOWELS["series"]()[1]
     first = [VOWELS["evaluate"](VOWELS["init"](arm, seed), test, arm)[1] for seed in range(5)]
     assert 1 / 9 < np.mean(first) < 4 / 9

@@ -255,7 +255,7 @@ def mutual_weights(K, h, steps):
 # 2. Where does the proof of $\|h_e\| = \|h_r\|$ need $\sigma > 0$?
 # 3. Which $K$ has $h_e = h_r$ in every component?
 #
-# *Where this is used.* K.15 is the dual problem of lesson 03; E1.3 ranks web pages (J. M.
+# *Where this is used.* K.15 is the dual problem of lesson 02; E1.3 ranks web pages (J. M.
 # Kleinberg, Authoritative sources in a hyperlinked environment, J. ACM 46(5), 1999, 604-632).
 #
 # *Further reading.* C. Lanczos, Linear systems in self-adjoint form, Amer. Math. Monthly 65,

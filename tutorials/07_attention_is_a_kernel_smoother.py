@@ -6,7 +6,7 @@
 # **You will learn.** What softmax has to do with Nadaraya and Watson, which kernel is no smoother,
 # why symmetric is not positive semi-definite, and where the order of words comes from.
 #
-# **You need.** Lesson 02 and a Transformer seen once; 90 minutes, and 35 more for the
+# **You need.** Lesson 06 and a Transformer seen once; 90 minutes, and 35 more for the
 # exercises.
 # %%
 
@@ -275,7 +275,7 @@ assert close(A[:, 0], 1 / np.arange(1, N + 1))                  # D29
 #   o_i = \frac{\phi(q_i)\, S_i}{\phi(q_i)\, z_i}.$$
 # The square of the linear kernel has the products of two entries as features (D33). The exponential
 # kernel has no finite ones that serve all points; random ones are right in the mean (S.32, lesson
-# 04).
+# 03).
 #
 # Fed back as the query, the output of an rbf kernel with keys = values = data is **mean shift**
 # (S.34; Fukunaga and Hostetler, 1975; Cheng, 1995), a step of $\nabla\log p$ times the squared
@@ -384,7 +384,7 @@ def equivariant_filters(n):
 # 3. If $G$ is PSD, $G_{i,i-1}^2 \le G_{ii}G_{i-1,i-1}$. If every row prefers the previous place to
 #    its own, what does the diagonal do?
 #
-# *Where this is used.* Lessons 08 (KSVD of these maps), 09 (Primal-Attention), 11 (ablations).
+# *Where this is used.* Lessons 10 (KSVD of these maps), 09 (Primal-Attention), 11 (ablations).
 #
 # *Further reading.* Tsai et al., Transformer Dissection, EMNLP 2019 (arXiv 1908.11775). Dai et al.,
 # Transformer-XL, ACL 2019. Raffel et al., T5, JMLR 21, 2020 (arXiv 1910.10683). Su et al., RoFormer

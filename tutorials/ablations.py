@@ -1,4 +1,4 @@
-"""The runs of lesson 11: three tasks, the arms of each, and one row of a table for one run.
+"""The runs of lesson 09: three tasks, the arms of each, and one row of a table for one run.
 
 ``python tutorials/ablations.py numbers rbf 0`` trains one arm with one seed and prints its row:
 score in % exact match or in bits per character, % of single tokens that are right, and so on.
@@ -229,7 +229,7 @@ def row(part, arm, seed):
 def write_table(part, lines, seeds):
     """Rows of one part, as `row` printed them, under what must be known to repeat them."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "autograd"))
-    head = [f"python tutorials/11_which_kernel_which_position.py --seeds {seeds} --full",
+    head = [f"python tutorials/09_which_kernel_which_position.py --seeds {seeds} --full",
             f"seeds 0 to {seeds - 1}, {datetime.date.today()}, Python {platform.python_version()}, "
             f"{versions}, one BLAS thread",
             "score: bits per character" if part == "characters" else "score: % exact match"]

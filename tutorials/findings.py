@@ -6,11 +6,11 @@
 # tables (of arXiv version 1), which we have read; *the description of the method* we know at second
 # hand, and no wording or number is taken from it. *The code* is yingyichen-cyy/PrimalAttention,
 # commit 084d122: folders TS (time series), LRA (Long Range Arena), CV (images), NLP (text) and RL
-# (reinforcement learning). F9 to F12 are the ledger of lesson 09, row by row.
+# (reinforcement learning). F9 to F12 are the ledger of lesson 11, row by row.
 #
 # Unless a finding says otherwise, we have nothing against the method and the results of the
 # authors, which we did not reproduce: the conditions of stationarity and the passage from dual to
-# primal hold to rounding (lessons 03 and 04), the layer costs what they say (lesson 09), and only
+# primal hold to rounding (lessons 02 and 03), the layer costs what they say (lesson 11), and only
 # because their code is public can it be compared. A difference is not yet a mistake. Tags such as
 # V5 are those of the lessons.
 # %%
@@ -47,7 +47,7 @@ for k in ([0], [1], [0, 1], [1, 0], [1, 1]):        # at every solution J = 0, a
 # %% [markdown]
 # **What remains true.** $J = 0$ is necessary, so $J \ne 0$ proves that a point is no KSVD, and
 # $J^2$ is a cheap regulariser that needs no decomposition. The test of a solution is the gradient
-# of $J$; that of $J^2$ is $2J\,\nabla J$ and vanishes with $J$. Lesson 05.
+# of $J$; that of $J^2$ is $2J\,\nabla J$ and vanishes with $J$. Lesson 04.
 #
 # ## F2. Stationarity in Λ does not choose Λ (V6)
 # **Stated.** The description of the method has $\Lambda$ found by the optimisation itself.
@@ -62,7 +62,7 @@ assert close(off, [1.5, 0])
 # **What remains true.** $J$ only rises with $\Lambda$, but the *other* conditions fix it: where the
 # gradient by $W$ is zero, $\lambda_l = w_{e,l}^\top w_{r,l}/\|e_l\|^2 = 1/\sigma_l$. As a trained
 # parameter it can do harm: $\Lambda$ alone takes the $J$ of F1 from 1.5 to 0 and so switches the
-# penalty off, while no score moves. By itself it is no estimate of $\Sigma^{-1}$. Lesson 05.
+# penalty off, while no score moves. By itself it is no estimate of $\Sigma^{-1}$. Lesson 04.
 #
 # ## F3. There is nothing to maximise (V8)
 # **Stated.** The paper writes the primal problem as a maximisation of $J$.
@@ -79,7 +79,7 @@ assert max(bounded) <= sigma.sum()
 # **What remains true.** The stationary points are the KSVD; "max" is formal, they are saddles or
 # flat minima. Tao et al. (ICML 2024, arXiv 2406.08748) say themselves that the objective can be
 # unbounded. Bounded is $\mathrm{tr}(A^\top KB)$ over orthonormal $A, B$, with the maximum
-# $\sum_l\sigma_l$ (V10). Lesson 05.
+# $\sum_l\sigma_l$ (V10). Lesson 04.
 #
 # ## F4. The kernel comes back only at full rank and unit length (V15)
 # **Stated.** The description of the method gives $K = H_e\Sigma H_r^\top$ of the dual variables.
@@ -92,7 +92,7 @@ print("error with both, the first, the second, both twice as long:", np.round(er
 assert close(errors[:3], [0, 1, 2]) and close(again[3], 4 * Phi @ Psi.T)
 # %% [markdown]
 # **What remains true.** With unit lengths and all $r$ components it is exact, and with the leading
-# $s$ the best approximation of rank $s$. Stationarity asks for neither. Lesson 03.
+# $s$ the best approximation of rank $s$. Stationarity asks for neither. Lesson 02.
 #
 # ## F5. Half a row normalisation on each side is another kernel (V19)
 # **Stated.** The description of the method has random features too, and divides *both* scores by
@@ -110,7 +110,7 @@ assert close(softmax.sum(axis=1), 1) and both.sum(axis=1).max() > 1.2
 assert abs(dual.solve(softmax).sigma[0] - dual.solve(both).sigma[0]) > 0.1
 # %% [markdown]
 # **What remains true.** Softmax of these features has a primal: divide $\varphi(x_i)$ by $Z_i$ and
-# leave the keys alone. The form with two roots is a sound kernel as well. Lesson 02.
+# leave the keys alone. The form with two roots is a sound kernel as well. Lesson 06.
 #
 # ## F6. Variances are second moments unless centred (V23)
 # **Stated.** The paper has $J$ maximise the variances of the projections.
@@ -122,7 +122,7 @@ print("variance over second moment: as it is {:.2f}, centred {:.2f}".format(*sha
 assert share[0] < 0.7 and close(share[1], 1)
 # %% [markdown]
 # **What remains true.** Once both maps are centred, for which $P_N K P_M$ is enough, they are
-# variances. The code does not centre (row 14 of the ledger), and no equation needs it. Lesson 02.
+# variances. The code does not centre (row 14 of the ledger), and no equation needs it. Lesson 06.
 #
 # ## F7. Data-dependent weights change the kernel, and can hide J (V28, V30)
 # **Stated.** Poster and pipeline figure write the kernel as
@@ -138,7 +138,7 @@ assert [hide(0.0), hide(1.0)] == [1, 0]             # and both scores are 1 both
 # %% [markdown]
 # **What remains true.** All of the theory, for the maps $F\varphi_q$ and $F\varphi_k$. If $F$ has
 # more rows than there are features, part of the weights reaches no score and yet counts in $J$:
-# another way to $J = 0$. Lesson 09.
+# another way to $J = 0$. Lesson 11.
 #
 # ## F8. An exponent in HeNCler
 # **Stated.** HeNCler (arXiv 2405.17050; it has versions of 2024 and 2025, and which of them numbers
@@ -154,7 +154,7 @@ print(f"sigma_1: wanted {wanted[0]:.3f}, D^(-1/2) {by_half[0]:.3f}, D^(-1) {by_o
 assert close(by_one, wanted) and close(wanted[0], 1) and by_half[0] > 1.5
 # %% [markdown]
 # **What remains true.** The corollary with $D^{-1}$, as the article's own equation (7) has it, and
-# the weighted KSVD itself. Its limit without weights is lesson 03.
+# the weighted KSVD itself. Its limit without weights is lesson 02.
 #
 # ## F9. The ledger: Λ and the sums (V35, V39)
 # **Stated.** Left the paper, right the code.
@@ -182,7 +182,7 @@ assert close(attention.paper_loss(scores, same)[0], J_code[0])
 # %% [markdown]
 # **What remains true.** It is the same loss in another letter: $\Lambda_{\mathrm{code}}^2/N$ is
 # $\Lambda$, never negative and so in need of no constraint. It matters to whoever reads $\sigma$
-# off trained weights. Lesson 09.
+# off trained weights. Lesson 11.
 #
 # ## F10. The ledger: what is averaged before it is squared (V7)
 # **Stated.** The paper adds $\eta\sum_l J_l^2$ to the task loss, $J_l$ a mean over heads.
@@ -209,7 +209,7 @@ assert np.abs(each).min() > 1 and close(mean, 0) and (apart, together) == (9, 0)
 assert 2 * np.mean(J ** 2) == np.sum(J ** 2)        # two layers, row 5
 # %% [markdown]
 # **What remains true.** Where every head of every sequence has $J = 0$, each of these is zero; the
-# converse fails. Row 5 and NLP rescale $\eta$, which was chosen with them in place. Lesson 09.
+# converse fails. Row 5 and NLP rescale $\eta$, which was chosen with them in place. Lesson 11.
 #
 # ## F11. The ledger: the weights and f(X) (V16)
 # **Stated.** Left the description of the method (rows 11, 14, 15: the paper), right the code.
@@ -245,7 +245,7 @@ assert (start.W_e.shape[1], start.W_o.shape, start.b_o.shape) == (64, (60, 32), 
 # %% [markdown]
 # **What remains true.** The layer is well defined and runs as described. An argument for random
 # rows does not cover a fixed grid; of 96 directions at most 64 (in RL 60), of 40 at most 29 can
-# have a $\sigma > 0$, and the others are still parameters that may help. Lesson 09.
+# have a $\sigma > 0$, and the others are still parameters that may help. Lesson 11.
 #
 # ## F12. The ledger: padding, causality and scale (V29, V40)
 # **Stated.** The formulas are for one sequence without padding. In the code:
@@ -282,13 +282,13 @@ assert moved > 0.1 and front > 0.1 and close(large / small, 512, 1e-9) and not c
 assert close(causal(Q)[:, :, :-1], causal(other)[:, :, :-1]) and not close(causal(Q), causal(other))
 # %% [markdown]
 # **What remains true.** Causality holds: earlier outputs do not see later tokens. Without padding
-# the first three rows are empty. Lesson 09.
+# the first three rows are empty. Lesson 11.
 #
 # ## F13. The KSVD loss did not sharpen the spectrum here
 # **Stated.** The paper says that the loss promotes low rank, and shows on ImageNet that the last
 # layer of Primal.+ has a sharper decay of singular values than softmax attention.
 # %%
-runs = runpy.run_path(str(HERE / "vowels.py"))                          # lesson 10, three seeds
+runs = runpy.run_path(str(HERE / "vowels.py"))                          # lesson 12, three seeds
 table, test, arm = runs["read_table"](), runs["series"]()[1], runs["ARMS"]["primal"]
 column = lambda name, key: np.array([row[key] for row in table[name]])
 arms = {r"$\eta = 0$": "primal, eta 0", r"$\eta = 0.5$": "primal", r"$\eta = 10$": "primal, eta 10"}
@@ -306,7 +306,7 @@ assert ranks == [64, 197]
 # **What remains true.** Training does raise the share of the leading direction, on average most
 # where there is no loss. The layer is of low rank by construction, $\min(n, p)$ at most, so part of
 # the difference on ImageNet is built in; a small model of short series does not contradict the rest
-# of it. Lesson 10.
+# of it. Lesson 12.
 #
 # ## F14. A small J² in training was not a KSVD (V5, V31)
 # **Stated.** As in F1. Then $\Phi^\top\Phi w_e$ should come to be parallel to $w_r$, and
@@ -339,7 +339,7 @@ plt.show()
 #
 # **What remains true.** The loss does what it is added for: $J$ stays small, at no cost in accuracy
 # that can be measured for $\eta = 0.5$. But one equation cannot fix all weights, and one set of
-# weights serves 370 kernels. Other tasks may differ. Lessons 05 and 10.
+# weights serves 370 kernels. Other tasks may differ. Lessons 04 and 12.
 #
 # ## F15. Three printed averages are not those of their cells
 # **Stated.** Tables 1, 2 and 4 of arXiv version 1, average in the last line (Table 4: score and its
@@ -393,7 +393,7 @@ assert agree == 31 and off == {"1, UEA, Long.": [72.0, 72.3], "1, UEA, Per.": [7
 # **What remains true.** 31 of 34 averages agree to the printed digit, all of the authors' own
 # methods among them. The other three are of methods compared with: Longformer, Performer, and the
 # spread of cosFormer, which repeats the 7.6 printed beside it. Whether a cell or the average is
-# the slip we cannot tell; no ranking of Primal.+ hangs on it. Lesson 10 trains one row of Table 1.
+# the slip we cannot tell; no ranking of Primal.+ hangs on it. Lesson 12 trains one row of Table 1.
 #
 # ## Rows of the ledger that are about settings
 # No line of mathematics can show these. They were read in the released code and scripts.
@@ -401,7 +401,7 @@ assert agree == 31 and off == {"1, UEA, Long.": [72.0, 72.3], "1, UEA, Per.": [7
 # | row | what was read |
 # |---|---|
 # | 12 | TS, CV: attention dropout is defined, and not applied to the scores |
-# | TS | reported is the best test epoch, as its README says (lesson 10) |
+# | TS | reported is the best test epoch, as its README says (lesson 12) |
 # | TS | SpokenArabicDigits: the line lacks `--pattern TRAIN`, which file trains is left open; |
 # | | so does the line of the script that Flowformer, compared with, has published |
 # | TS, LRA | $\eta = 0$ in four lines: SCP2, UWave, Retrieval (Primal.), PEMS-SF (Primal.+) |
@@ -424,22 +424,22 @@ assert agree == 31 and off == {"1, UEA, Long.": [72.0, 72.3], "1, UEA, Per.": [7
 #
 # - **Lesson 01.** Symmetrising loses the type of 9 and 14 neurons in a hundred, so symmetry is to
 #   blame. But $KK^\top + K^\top K$, symmetric too, loses 1 and 4; and the data set was chosen.
-# - **Lesson 06.** Of a square Nyström corner take half the components, not all. But for the
+# - **Lesson 14.** Of a square Nyström corner take half the components, not all. But for the
 #   exponential kernel at 150 landmarks half is worse than all.
-# - **Lesson 10.** A small $J^2$ is no KSVD, since scores and kernel overlap no more than before
+# - **Lesson 12.** A small $J^2$ is no KSVD, since scores and kernel overlap no more than before
 #   training. The sentence stays, its reason fell: a solution of trailing components has overlap 0,
 #   and untrained weights had 0.9. The test is F14's.
-# - **Lesson 10.** Choosing the epoch is worth about as much as choosing the model. But three equal
+# - **Lesson 12.** Choosing the epoch is worth about as much as choosing the model. But three equal
 #   models would differ by more: choosing the model is worth nothing measurable.
-# - **Lesson 11.** A symmetric kernel cannot look at the letter before, which costs 0.15 bits. But
+# - **Lesson 09.** A symmetric kernel cannot look at the letter before, which costs 0.15 bits. But
 #   with only the position maps tied nothing is lost: it is tying the content maps that costs.
-# - **Lesson 11.** A difference of one sign in three seeds is a finding. But without any effect that
+# - **Lesson 09.** A difference of one sign in three seeds is a finding. But without any effect that
 #   has the probability 1/4. In its place: paired t, above 4.30 (2 degrees of freedom).
 # - **F2.** A trained $\Lambda$ does no harm. But alone it can switch the penalty off.
 # %%
-last = W_e[:, 1:], W_r[:, 1:], 1 / sigma[1:]        # lesson 10: the second of two components
+last = W_e[:, 1:], W_r[:, 1:], 1 / sigma[1:]        # lesson 12: the second of two components
 assert not np.any(primal.gradient(*last, Phi, Psi)) and close((Phi @ last[0]).T @ H_e[:, :1], 0)
 signs = rng.standard_normal((40_000, 3)) > 0        # three seeds, no effect
 alike = np.mean(signs.all(axis=1) | ~signs.any(axis=1))
 print(f"one sign in three seeds, without an effect: {alike:.2f} of all cases")
-assert abs(alike - 1 / 4) < 0.01                    # lesson 11; 4 standard errors
+assert abs(alike - 1 / 4) < 0.01                    # lesson 09; 4 standard errors

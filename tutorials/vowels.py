@@ -1,4 +1,4 @@
-"""The runs of lesson 10: speakers of Japanese vowels, by three models that differ in attention.
+"""The runs of lesson 12: speakers of Japanese vowels, by three models that differ in attention.
 
 ``python tutorials/vowels.py primal 0 40`` trains one arm with one seed for 40 epochs and prints the
 row of the table. ``python tutorials/vowels.py table 40`` makes the table of the two losses, with
@@ -225,7 +225,7 @@ def run(name, seed, epochs):
 
 HEADER = ["arm", "seed", "epochs", "final", "best", "share", "aligned", "aligned_start",
           "parameters", "cpu_seconds", "J2"]       # J2: after each epoch
-TABLE = Path(__file__).with_name("tables") / "10_vowels.csv"
+TABLE = Path(__file__).with_name("tables") / "12_vowels.csv"
 
 
 def row(name, seed, epochs):
@@ -256,7 +256,7 @@ def read_table():
 MEASURES = ["loss", "eta", "series", "seed", "epochs", "accuracy", "missed", "spans", "spans_best",
             "rest", "rest_best", "rest_share", "aligned_first", "aligned_others",   # see `spans`
             "cpu_seconds"]
-TWO_LOSSES = TABLE.with_name("10_two_losses.csv")
+TWO_LOSSES = TABLE.with_name("12_two_losses.csv")
 
 
 def measured(loss, eta, held_out, seed, epochs):

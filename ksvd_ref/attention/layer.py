@@ -8,7 +8,7 @@ E, R       (..., H, N, s)       scores: E = Φ Fᵀ W_e, R = Ψ Fᵀ W_r
 mask       (N,) or (..., N)     True is a step, False padding, which may hold anything
 
 Time O(N p s) per head, and no N x N array. No softmax, no values, no centring: the output is a
-linear map of [E, R]. That J = 0 does not make W_e and W_r solutions of the KSVD is lesson 05.
+linear map of [E, R]. That J = 0 does not make W_e and W_r solutions of the KSVD is lesson 04.
 autograd differentiates it as often as asked; a row of zeros counts as under the identity map.
 
 No equation: where training starts is no part of the derivation. What is refused: inputs.py.

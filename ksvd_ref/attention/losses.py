@@ -31,7 +31,7 @@ def paper_loss(scores, weights, *, mask=None):
     mean_of_squares(mean(J, -1)).
     Source: Chen et al. 2023.
 
-    >>> one = [[[1.0], [1.0]]]                      # lesson 05: K = diag(2, 1), J = 5/2 + 2/2 - 2
+    >>> one = [[[1.0], [1.0]]]                      # lesson 04: K = diag(2, 1), J = 5/2 + 2/2 - 2
     >>> paper_loss(([[[2.0], [1.0]]], one), (one, one, [[1.0]], [[1.0], [1.0]], [0.0]))
     array([1.5])
     """

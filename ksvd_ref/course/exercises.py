@@ -1,6 +1,6 @@
 """The exercises of the lessons: their checks, on solutions, wrong answers and a function of yours.
 
-A file in `tutorials/solutions` defines `check_4_1(function)`, which raises an AssertionError or a
+A file in `tutorials/solutions` defines `check_3_1(function)`, which raises an AssertionError or a
 ValueError that says what is wrong, and `ANSWERS`: exercise -> the solution, then wrong answers.
 The name of the solution is the one that a student's function must have. What a function returned is
 looked at by `numbers`, `parts` and `compare`. Whole files are marked by marking.py.
@@ -120,8 +120,8 @@ def demonstrate(scope):
 def check(exercise, function):
     """Print what the check of one exercise says of a function of yours.
 
-    >>> check("4.1", lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))
-    E4.1  right
+    >>> check("3.1", lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))
+    E3.1  right
     """
     tasks, exercise = wanted(), str(exercise).removeprefix("E")
     if exercise not in tasks:
@@ -133,15 +133,15 @@ def check(exercise, function):
 
 
 def checker(exercise):
-    """The name of the check of an exercise, "check_4_1" of "4.1"."""
+    """The name of the check of an exercise, "check_3_1" of "3.1"."""
     return "check_" + exercise.replace(".", "_")
 
 
 def names(source):
     """{exercise: the name of its function} of a file of solutions, which is not run.
 
-    >>> names("ANSWERS = {'4.1': (score_new_row, wrong, worse)}")
-    {'4.1': 'score_new_row'}
+    >>> names("ANSWERS = {'3.1': (score_new_row, wrong, worse)}")
+    {'3.1': 'score_new_row'}
     """
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ANSWERS":

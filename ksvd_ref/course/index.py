@@ -113,9 +113,9 @@ def claims(doc):
 def text(entry):
     """An entry as the command prints it, in at most 100 columns.
 
-    >>> print(text(Entry("V7", "Heads cancel", "derived", (), (("05", 13),), ("test_a.py::test",))))
+    >>> print(text(Entry("V7", "Heads cancel", "derived", (), (("04", 13),), ("test_a.py::test",))))
     V7    Heads cancel
-          derived · lesson 05 cell 13 · test_a.py::test
+          derived · lesson 04 cell 13 · test_a.py::test
     """
     where = [f"{'lesson ' * (n == 0)}{number} cell {cell}"
              for n, (number, cell) in enumerate(entry.lessons)]

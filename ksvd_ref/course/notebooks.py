@@ -39,8 +39,8 @@ def need(*names):
 def lessons(number=None):
     """Paths of the lessons in order, the page of findings last; or of one lesson.
 
-    >>> [path.name for path in lessons(4)]
-    ['04_from_dual_to_primal.py']
+    >>> [path.name for path in lessons(3)]
+    ['03_from_dual_to_primal.py']
     """
     found = sorted(TUTORIALS.glob("[0-9]*.py"))
     if not found:
@@ -59,7 +59,7 @@ def lessons(number=None):
 def read(path):
     """A lesson as a notebook; its cells are numbered from 1, `cell-1` and so on.
 
-    >>> read(lessons(4)[0]).cells[0].source.splitlines()[0]
+    >>> read(lessons(3)[0]).cells[0].source.splitlines()[0]
     '# From dual to primal: weights in place of kernel evaluations'
     """
     jupytext, = need("jupytext")

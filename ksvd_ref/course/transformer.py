@@ -334,7 +334,7 @@ def init_translator(rng, source, target, *, d, hidden, layers, names=WEIGHTS, cl
 
 
 def _normal(rng, *shape):
-    # Half of the usual 1 / sqrt(fan in), which suits the post-norm blocks of lesson 11: from the
+    # Half of the usual 1 / sqrt(fan in), which suits the post-norm blocks of lesson 09: from the
     # whole, exponential attention ends at 93 instead of 98 %, polynomial at 75 instead of 87 %.
     return (0.5 * rng.standard_normal(shape) / sqrt(shape[0])).astype("float32")
 

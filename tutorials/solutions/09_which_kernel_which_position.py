@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 11, with the checks
+# # Solutions to lesson 09, with the checks
 # Each check takes your function, tries it on several cases and says what is wrong.
 # %%
 from functools import partial
@@ -13,7 +13,7 @@ from ksvd_ref.course.exercises import numbers, parts
 
 
 # %% [markdown]
-# **E11.1** If every token is right with the right ones before it, then greedy never has anything
+# **E9.1** If every token is right with the right ones before it, then greedy never has anything
 # else before it; if greedy is wrong, its first wrong token is wrong with the teacher too. That
 # needs a causal decoder: the tokens after must not matter.
 # %%
@@ -25,7 +25,7 @@ def greedy(logits, start, length):
     return target
 
 
-def check_11_1(function):
+def check_9_1(function):
     rng = np.random.default_rng(1)
     for length in (1, 4, 6):
         params = transformer.init_translator(rng, 7, 8, d=8, hidden=8, layers=1)
@@ -53,7 +53,7 @@ def check_11_1(function):
 
 
 # %% [markdown]
-# **E11.2** The slopes belong to the heads, so the factor has an axis of heads; what lies above the
+# **E9.2** The slopes belong to the heads, so the factor has an axis of heads; what lies above the
 # diagonal is masked. Queries stand at the end of the keys, as the causal mask has it.
 # %%
 def alibi(x, z, params, heads):
@@ -64,7 +64,7 @@ def alibi(x, z, params, heads):
     return Q, K, (-slope[:, None, None] * offset).astype("float32")
 
 
-def check_11_2(function):
+def check_9_2(function):
     rng = np.random.default_rng(2)
     for N, M, heads in ((4, 4, 2), (3, 5, 4), (5, 5, 1)):
         x, z = rng.standard_normal((N, 8)), rng.standard_normal((M, 8))
@@ -97,7 +97,7 @@ def check_11_2(function):
 
 
 # %% [markdown]
-# **E11.3** $\sin\omega(j+1) = \sin\omega j\cos\omega + \cos\omega j\sin\omega$ and
+# **E9.3** $\sin\omega(j+1) = \sin\omega j\cos\omega + \cos\omega j\sin\omega$ and
 # $\cos\omega(j+1) = \cos\omega j\cos\omega - \sin\omega j\sin\omega$. The check also holds it
 # against 200 symmetric kernels: $\kappa(i, i-1)^2 \le \kappa(i,i)\,\kappa(i-1,i-1)$ bounds the
 # margin of their worst row by the fall of $\log\kappa(i, i)$ (D18); this $W_S$ needs no fall.
@@ -116,7 +116,7 @@ def margin(log_kernel):
     return np.min(np.diag(log_kernel, -1) - np.diag(log_kernel)[1:])
 
 
-def check_11_3(function):
+def check_9_3(function):
     rng = np.random.default_rng(3)
     for N, d in ((24, 16), (5, 2)):
         W = numbers(function(d), (d, d), "W_S")
@@ -137,7 +137,7 @@ def check_11_3(function):
             T = t @ rng.standard_normal((d, d))
             G = positions.absolute(T, T)
             if margin(G) > (G[0, 0] - G[-1, -1]) / (2 * (N - 1)) + 1e-12:
-                raise AssertionError("positions.absolute is not what lesson 11 takes it for")
+                raise AssertionError("positions.absolute is not what lesson 09 takes it for")
 
 
 # %% [markdown]
@@ -151,19 +151,19 @@ def check_11_3(function):
 #    (D9).
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "11.1": (greedy,
+    "9.1": (greedy,
              lambda logits, start, n: greedy(logits, start, n)[:, 1:],
              lambda logits, start, n: greedy(logits, start, n).astype(float),
              lambda logits, start, n: greedy(logits, 0 * start, n),
              lambda logits, start, n: greedy(lambda target: -logits(target), start, n),
              lambda logits, start, n: greedy(lambda target: logits(target[:, -1:]), start, n)),
-    "11.2": (alibi,
+    "9.2": (alibi,
              transformer.content,
              lambda *a: (*alibi(*a)[:2], -alibi(*a)[2]),
              lambda *a: (*alibi(*a)[:2], alibi(*a)[2][::-1]),
              lambda *a: (*alibi(*a)[:2], alibi(*a)[2] * 2.0 ** (8 / a[3])),
              lambda *a: (*alibi(*a)[:2], alibi(*a)[2][0])),
-    "11.3": (one_step,
+    "9.3": (one_step,
              np.eye,
              lambda d: one_step(d).T,
              lambda d: one_step(d)[:1],

@@ -41,7 +41,7 @@ assert np.abs(Phi @ Psi.T - K).max() < 1e-13
 # each other (K.8 as sums, K.10 as matrices; $\Lambda = \operatorname{diag}(\lambda)$):
 # $$J = \tfrac12\operatorname{tr}(E\Lambda E^\top) + \tfrac12\operatorname{tr}(R\Lambda R^\top)
 #     - \operatorname{tr}(W_e^\top W_r), \qquad E = \Phi W_e, \quad R = \Psi W_r.$$
-# Chen et al. write "maximise"; $J$ has no maximum (lesson 05), and what is meant is a
+# Chen et al. write "maximise"; $J$ has no maximum (lesson 04), and what is meant is a
 # **stationary** point. With multipliers $H_e$ $(N, s)$, $H_r$ $(M, s)$ for the two constraints,
 # the Lagrangian (K.11) is
 # $$\mathcal L = J - \operatorname{tr}\big(H_e^\top (E - \Phi W_e)\big) -
@@ -250,26 +250,26 @@ assert abs(np.linalg.norm(K, 2) - sigma[0]) < 1e-13 * sigma[0]
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("3.1", mend_signs)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("2.1", mend_signs)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E3.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
+# - **E2.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
 #   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
-# - **E3.2** (about 3 lines) The weights of the kernel SVD, all components, at the scale $\Delta$
+# - **E2.2** (about 3 lines) The weights of the kernel SVD, all components, at the scale $\Delta$
 #   for which $K = ER^\top$.
-# - **E3.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
+# - **E2.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
 #   solution at an unknown scale $\Delta$, in any order of the components.
 # %%
 def mend_signs(K, H_e, H_r):
-    raise NotImplementedError("Exercise 3.1: the H_r whose pairs fit H_e")
+    raise NotImplementedError("Exercise 2.1: the H_r whose pairs fit H_e")
 
 
 def balanced_weights(Phi, Psi):
-    raise NotImplementedError("Exercise 3.2: W_e and W_r with (Phi W_e) (Psi W_r)^T = K")
+    raise NotImplementedError("Exercise 2.2: W_e and W_r with (Phi W_e) (Psi W_r)^T = K")
 
 
 def weights_of(E, H_e):
-    raise NotImplementedError("Exercise 3.3: the diagonal of Lambda, from K.13")
+    raise NotImplementedError("Exercise 2.3: the diagonal of Lambda, from K.13")
 
 
 # %% [markdown]
@@ -281,7 +281,7 @@ def weights_of(E, H_e):
 # 3. $\sigma_l = h_e^\top K h_r$ with vectors of length 1 that move with $K$. Why is
 #    $\partial\sigma_l/\partial K$ nevertheless $h_eh_r^\top$, if $\sigma_l$ is not repeated?
 #
-# *Where this is used.* Lesson 04 turns the multipliers into weights; Primal-Attention trains them.
+# *Where this is used.* Lesson 03 turns the multipliers into weights; Primal-Attention trains them.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609. Golub

@@ -5,7 +5,7 @@
 #
 # **You will learn.** Why $J$ vanishes at every solution, why that proves little, what does tell.
 #
-# **You need.** Lesson 04, the Hessian of a quadratic form; 60 minutes, and 20 more for
+# **You need.** Lesson 03, the Hessian of a quadratic form; 60 minutes, and 20 more for
 # the exercises.
 # %%
 from itertools import combinations
@@ -333,25 +333,25 @@ assert close(np.mean(slopes, axis=0), 0, 1e-9) and np.abs(slopes[0]).max() > 1
 # and $J^2$ is cheap and smooth. It is a **regulariser**: $J = 0$ does not make a KSVD.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("5.1", zero_factor)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("4.1", zero_factor)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E5.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
+# - **E4.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
 #   weights with $\mathrm{tr}(W_e^\top W_r) > 0$?
-# - **E5.2** (about 4 lines, a proof by numbers) The inertia at full column rank, any $\lambda > 0$.
-# - **E5.3** (about 6 lines) Iterate with $s$ + `extra` columns. Then the SVD of
+# - **E4.2** (about 4 lines, a proof by numbers) The inertia at full column rank, any $\lambda > 0$.
+# - **E4.3** (about 6 lines) Iterate with $s$ + `extra` columns. Then the SVD of
 #   $K^\top A = \Psi(\Phi^\top A)$, $A = \mathrm{orth}(\Phi W_e)$, turns $A$ into $H_e$.
 # %%
 def zero_factor(W_e, W_r, Lambda, Phi, Psi):
-    raise NotImplementedError("Exercise 5.1: the factor of Lambda that makes J zero")
+    raise NotImplementedError("Exercise 4.1: the factor of Lambda that makes J zero")
 
 
 def inertia_of(lam, sigma):
-    raise NotImplementedError("Exercise 5.2: (positive, zero, negative), from lam and sigma alone")
+    raise NotImplementedError("Exercise 4.2: (positive, zero, negative), from lam and sigma alone")
 
 
 def leading(Phi, Psi, s, extra, steps, seed=0):
-    raise NotImplementedError("Exercise 5.3: W_e, sigma, W_r of the s leading components")
+    raise NotImplementedError("Exercise 4.3: W_e, sigma, W_r of the s leading components")
 
 
 # %% [markdown]
@@ -361,7 +361,7 @@ def leading(Phi, Psi, s, extra, steps, seed=0):
 # 2. Where does $J(W + tD) = t^2J(D)$ need $\nabla J(W) = 0$?
 # 3. One $W, \Lambda$ for many sequences, each with its own $K$: when is $\nabla J = 0$ for all?
 #
-# *Where this is used.* Lessons 09 and 10: the penalty $J^2$, and what it does in training.
+# *Where this is used.* Lessons 11 and 12: the penalty $J^2$, and what it does in training.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Golub, Van Loan, *Matrix Computations*.

@@ -6,7 +6,7 @@
 # **You will learn.** In which sense the layer is the KSVD and in which it is not; what
 # data-dependent weights can hide; why the loss starts near 1/9.
 #
-# **You need.** Lessons 04, 05 and 07; 75 minutes, and 20 more for the exercises.
+# **You need.** Lessons 03, 04 and 07; 75 minutes, and 20 more for the exercises.
 # %%
 import timeit
 import tracemalloc
@@ -217,7 +217,7 @@ assert max(gap, still) < 1e-13 and cancel == 0 < 96 < each and np.all(turned == 
 assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 # %% [markdown]
 # What is not computed here: (5) $J^2$ is averaged over layers, not summed. (6) It is minimised, and
-# its gradient vanishes wherever $J = 0$ (lesson 05). (7) $W_e$ has $n$ rows, not $N$. (8) $f(X)$ is
+# its gradient vanishes wherever $J = 0$ (lesson 04). (7) $W_e$ has $n$ rows, not $N$. (8) $f(X)$ is
 # one even grid, not random rows, and (9) a head's own columns of the input. (11) $W_o$ has a bias
 # and serves all heads. (12) Attention dropout is never applied. (13) In RL $s = 96$ exceeds
 # $N = 60$ and $p = 64$: 36 components without a $\sigma > 0$ (V16). (14) Nothing is centred: second
@@ -236,25 +236,25 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("9.1", layer_of_one_head)` says
+# With `from ksvd_ref.course import exercises`, `exercises.check("11.1", layer_of_one_head)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E9.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
-# - **E9.2** (about 1 line) Predict, then run: the singular values that trained weights of the
+# - **E11.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
+# - **E11.2** (about 1 line) Predict, then run: the singular values that trained weights of the
 #   published code stand for, if its loss is at a stationary point.
-# - **E9.3** (about 5 lines, a proof by numbers) Change $W_e$ and $W_r$ so that
+# - **E11.3** (about 5 lines, a proof by numbers) Change $W_e$ and $W_r$ so that
 #   $\mathrm{tr}(W_e^\top W_r)$ takes a given value, and $F^\top W_e$, $F^\top W_r$ stay ($n > p$).
 # %%
 def layer_of_one_head(Q, K, W_e, W_r, W_o, b_o, F=None):
-    raise NotImplementedError("Exercise 9.1: the output (N, d_v)")
+    raise NotImplementedError("Exercise 11.1: the output (N, d_v)")
 
 
 def sigma_of_published(Lambda, N):
-    raise NotImplementedError("Exercise 9.2: from Lambda and the number of tokens")
+    raise NotImplementedError("Exercise 11.2: from Lambda and the number of tokens")
 
 
 def move_the_trace(W_e, W_r, F, value):
-    raise NotImplementedError("Exercise 9.3: new W_e and W_r")
+    raise NotImplementedError("Exercise 11.3: new W_e and W_r")
 
 
 # %% [markdown]
@@ -264,7 +264,7 @@ def move_the_trace(W_e, W_r, F, value):
 # 2. One set of weights serves all sequences. Why can it then not be the KSVD of each (V31)?
 # 3. The layer has no values $W_v$. What in it plays their part?
 #
-# *Where this is used.* Lesson 10 trains it; row by row of this ledger decides what is comparable.
+# *Where this is used.* Lesson 12 trains it; row by row of this ledger decides what is comparable.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609.

@@ -32,7 +32,7 @@ runs = runpy.run_path(str(HERE / "ablations.py"))   # tasks, models, and how one
 parser = argparse.ArgumentParser()
 parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
 parser.add_argument("--full", action="store_true", help="all models, and rewrite tables/")
-script = Path(sys.argv[0]).name == "11_which_kernel_which_position.py"
+script = Path(sys.argv[0]).name == "09_which_kernel_which_position.py"
 options = parser.parse_args(sys.argv[1:] if script else [])         # in a notebook: the defaults
 # %% [markdown]
 # ## 1. Five ways for a position to enter
@@ -88,7 +88,7 @@ assert np.abs(gap).max() < 1e-14
 # %% [markdown]
 # ## 2. The runs
 # - **Numbers** from English to German, 600 pairs to learn from and 500 to test: *vier und neunzig*
-#   for *ninety four*. Counted is the exact match (E11.1: why one pass is enough).
+#   for *ninety four*. Counted is the exact match (E9.1: why one pass is enough).
 # - **Reversal** of strings of 4 to 8 letters, exact match.
 # - **Characters**: the next one of the Gospel of Mark, two causal blocks, in bits.
 #
@@ -233,7 +233,7 @@ assert np.all(bits["additive"] - bits["Transformer-XL"] >= 0.12)        # seed a
 # on the letter before, and a positive semi-definite kernel has $\kappa(i, i-1)^2 \le \kappa(i,
 # i)\,\kappa(i-1, i-1)$, so that to prefer the position before by a margin $m$, $\log\kappa(i, i-1)
 # \ge \log\kappa(i, i) + m$ in every row, $\log\kappa(i, i)$ must fall by $2m$ a row (D18). By hand:
-# $tW_T = (2, 1)$ has $m = 1$ and falls from 4 to 1; two maps have no such price (E11.3). That is
+# $tW_T = (2, 1)$ has $m = 1$ and falls from 4 to 1; two maps have no such price (E9.3). That is
 # true, but it binds the *whole* kernel, if that is symmetric: not the second model, and not the
 # third, which is behind S.18 all the same.
 #
@@ -310,29 +310,29 @@ for part, one, two, said, t in (
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("11.1", greedy)` says whether your
+# With `from ksvd_ref.course import exercises`, `exercises.check("9.1", greedy)` says whether your
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E11.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
+# - **E9.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
 #   times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if
 #   and only if every token is right when the teacher supplies those before it?
-# - **E11.2** (about 4 lines) A position without parameters, ALiBi (Press et al., 2022): in head
+# - **E9.2** (about 4 lines) A position without parameters, ALiBi (Press et al., 2022): in head
 #   $h = 1, \dots, H$ the logarithm of the second kernel is $-2^{-8h/H}(i-j)$. Write the scores; $x$
 #   stands at the end of $z$. Then predict, and run: `runs["CHARACTERS"]["ALiBi"] =
 #   runs["Arm"](runs["W"], alibi)` and `runs["row"]("characters", "ALiBi", 0)`.
-# - **E11.3** (about 6 lines) Give the untied product what the symmetric one cannot have: a matrix
+# - **E9.3** (about 6 lines) Give the untied product what the symmetric one cannot have: a matrix
 #   $W_S$ with $t_jW_S = t_{j+1}$, so that $\langle t_i, t_jW_S\rangle$ is largest at $j = i-1$.
 # %%
 def greedy(logits, start, length):
-    raise NotImplementedError("Exercise 11.1: start (batch, 1) grows to (batch, 1 + length)")
+    raise NotImplementedError("Exercise 9.1: start (batch, 1) grows to (batch, 1 + length)")
 
 
 def alibi(x, z, params, heads):
-    raise NotImplementedError("Exercise 11.2: Q, K and a log factor (heads, N, M)")
+    raise NotImplementedError("Exercise 9.2: Q, K and a log factor (heads, N, M)")
 
 
 def one_step(d):
-    raise NotImplementedError("Exercise 11.3: a rotation of each pair (sin, cos)")
+    raise NotImplementedError("Exercise 9.3: a rotation of each pair (sin, cos)")
 # %% [markdown]
 # Three questions without code.
 #
@@ -342,7 +342,7 @@ def one_step(d):
 # 3. The polynomial kernel gives $q$ and $-q$ the same weights. What can a head with this kernel not
 #    ask?
 #
-# *Where this is used.* Lesson 10 puts Primal-Attention into the same blocks.
+# *Where this is used.* Lesson 12 puts Primal-Attention into the same blocks.
 #
 # *Further reading.* Tsai, Bai, Yamada, Morency, Salakhutdinov, Transformer Dissection, EMNLP 2019
 # (arXiv 1908.11775). Dai et al., Transformer-XL, ACL 2019. Shaw, Uszkoreit, Vaswani, Self-Attention

@@ -7,7 +7,7 @@
 # **You will learn.** How one source serves NumPy, autograd and CuPy; what a library must not do to
 # make that possible; how to compare two answers; what is worth moving, and what is not.
 #
-# **You need.** Lessons 03, 04 and 06; 30 minutes, and 20 more for the exercises. Section 3 needs an
+# **You need.** Lessons 02, 03 and 14; 30 minutes, and 20 more for the exercises. Section 3 needs an
 # NVIDIA GPU and `pip install "ksvd_ref[cuda13]"`; without them it says so, and all else runs.
 # %%
 import re
@@ -99,7 +99,7 @@ else:
 # %% [markdown]
 # ## 4. Where the answers differ
 # **Singular vectors have another sign or basis.** Any joint sign is right, and any basis where
-# $\sigma$ repeats (lesson 03). It takes no GPU to see it: here are two algorithms of this package
+# $\sigma$ repeats (lesson 02). It takes no GPU to see it: here are two algorithms of this package
 # on one matrix with $\sigma = (2, 2, 1)$.
 # %% Differences of two right answers: vectors differ in the first digit, all else by rounding
 U, V = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (40, 30))
@@ -219,28 +219,28 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("12.1", column_norms)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("15.1", column_norms)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E12.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
+# - **E15.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
 #   tries NumPy, autograd and a pretended device.
-# - **E12.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left
+# - **E15.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left
 #   projectors and the products agree to `tol`, whatever the signs and the basis of a repeated
 #   $\sigma$.
-# - **E12.3** (about 2 lines) Predict which of `A + c`, `A + c * np.eye(n)`, `A + c * xp.eye(n)` and
+# - **E15.3** (about 2 lines) Predict which of `A + c`, `A + c * np.eye(n)`, `A + c * xp.eye(n)` and
 #   `A[i, i] += c` is $A + cI$ on every library. Then write the line that is, for a square $A$ of
 #   any library, dtype and device.
 # %%
 def column_norms(A):
-    raise NotImplementedError("Exercise 12.1: begin with xp = namespace(A); no linalg.norm")
+    raise NotImplementedError("Exercise 15.1: begin with xp = namespace(A); no linalg.norm")
 
 
 def same_answer(one, other, tol):
-    raise NotImplementedError("Exercise 12.2: three comparisons, none of single vectors")
+    raise NotImplementedError("Exercise 15.2: three comparisons, none of single vectors")
 
 
 def ridge(A, c):
-    raise NotImplementedError("Exercise 12.3: the identity must be like A, see backend.like")
+    raise NotImplementedError("Exercise 15.3: the identity must be like A, see backend.like")
 # %% [markdown]
 # Three questions without code.
 #

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 06, with the checks
+# # Solutions to lesson 14, with the checks
 # Each check takes your function, tries it on several matrices and says what is wrong.
 # %%
 import numpy as np
@@ -9,7 +9,7 @@ from ksvd_ref.course.exercises import compare, numbers
 
 
 # %% [markdown]
-# **E6.1** $\|\Phi\|^2$ is the largest eigenvalue of $\Phi^\top\Phi$, and $\sigma_s^2$ the $s$-th
+# **E14.1** $\|\Phi\|^2$ is the largest eigenvalue of $\Phi^\top\Phi$, and $\sigma_s^2$ the $s$-th
 # of $(\Psi^\top\Psi)(\Phi^\top\Phi)$, where rounding may leave small ones negative or complex.
 # %%
 def kappa_seen(G_phi, G_psi, s):
@@ -17,7 +17,7 @@ def kappa_seen(G_phi, G_psi, s):
     return np.sqrt(np.linalg.norm(G_phi, 2) * np.linalg.norm(G_psi, 2) / squares[s - 1])
 
 
-def check_6_1(function):
+def check_14_1(function):
     rng = np.random.default_rng(0)
     for N, M, p, s in ((9, 7, 4, 2), (6, 8, 3, 3), (12, 12, 5, 1)):
         Phi, Psi = rng.standard_normal((N, p)), rng.standard_normal((M, p))
@@ -38,7 +38,7 @@ def check_6_1(function):
 
 
 # %% [markdown]
-# **E6.2** The triangles below each other, and QR again. Adding the Gram matrices and taking a root
+# **E14.2** The triangles below each other, and QR again. Adding the Gram matrices and taking a root
 # gives the same on paper, and loses half the digits: the check has a direction of size $10^{-9}$.
 # %%
 def merge(R_1, R_2):
@@ -50,7 +50,7 @@ def by_gram(R_1, R_2):
     return np.sqrt(np.abs(w))[:, None] * V.T
 
 
-def check_6_2(function):
+def check_14_2(function):
     rng = np.random.default_rng(1)
     for p, small in ((5, 1e-9), (3, 1.0), (4, 1e-3)):
         T = np.linalg.qr(rng.standard_normal((p, p)))[0]
@@ -86,7 +86,7 @@ def check_6_2(function):
 
 
 # %% [markdown]
-# **E6.3** The corner's singular vectors with $\tilde\sigma$ above the cut, multiplied from the
+# **E14.3** The corner's singular vectors with $\tilde\sigma$ above the cut, multiplied from the
 # outside in.
 # %%
 def from_landmarks(K_rows, K_landmarks, K_cols):
@@ -96,7 +96,7 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
     return (K_rows @ V / sigma) @ (U.T @ K_cols)
 
 
-def check_6_3(function):
+def check_14_3(function):
     rng = np.random.default_rng(2)
     for rank, rows, columns in ((3, [0, 4, 8], [1, 5, 9]), (2, [0, 1, 1, 0], [3, 3, 7]),
                                 (3, [0, 2, 4, 6, 8], [9, 1, 5, 5]), (2, [0, 4, 4], [5, 1, 1])):
@@ -131,11 +131,11 @@ def check_6_3(function):
 # $\sigma$. Nothing: only that $\sigma_6\le\sigma_5$. 3. When the $m$ columns have the rank of $K$.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "6.1": (kappa_seen,
+    "14.1": (kappa_seen,
             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, s) ** 2,
             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, min(s + 1, len(G_phi))),
             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, 1)),
-    "6.2": (merge,
+    "14.2": (merge,
             by_gram,
             lambda R_1, R_2: np.linalg.qr(np.vstack([R_1, R_2]))[0],
             lambda R_1, R_2: merge(R_1, R_2).T,
@@ -143,7 +143,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             @ np.linalg.svd(np.vstack([R_1, R_2]))[2],
             lambda R_1, R_2: R_1 + R_2,
             lambda R_1, R_2: R_1),
-    "6.3": (from_landmarks,
+    "14.3": (from_landmarks,
             lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
             lambda rows, corner, cols: rows @ np.linalg.inv(corner) @ cols,
             lambda rows, corner, cols: rows @ (np.linalg.inv if len(corner) == len(corner.T)

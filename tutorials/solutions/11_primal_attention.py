@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 09, with the checks
+# # Solutions to lesson 11, with the checks
 # Each check takes your function, tries it on several inputs and says what is wrong.
 # %%
 import numpy as np
@@ -10,7 +10,7 @@ from ksvd_ref.course.exercises import compare, numbers, parts
 
 
 # %% [markdown]
-# **E9.1** Two products for each side, one for the output.
+# **E11.1** Two products for each side, one for the output.
 # %%
 def layer_of_one_head(Q, K, W_e, W_r, W_o, b_o, F=None):
     Phi, Psi = (X / np.linalg.norm(X, axis=1, keepdims=True) for X in (Q, K))
@@ -19,7 +19,7 @@ def layer_of_one_head(Q, K, W_e, W_r, W_o, b_o, F=None):
     return np.hstack([Phi @ W_e, Psi @ W_r]) @ W_o + b_o
 
 
-def check_9_1(function):
+def check_11_1(function):
     rng = np.random.default_rng(91)
     for N, p, n, s, d_v in ((5, 4, None, 2, 3), (7, 3, 6, 2, 4), (3, 5, 5, 3, 2)):
         Q, K = rng.standard_normal((2, N, p))
@@ -48,13 +48,13 @@ def check_9_1(function):
 
 
 # %% [markdown]
-# **E9.2** $\Lambda^2/N$ is the paper's $\Lambda$, and $\Sigma = \Lambda^{-1}$ there.
+# **E11.2** $\Lambda^2/N$ is the paper's $\Lambda$, and $\Sigma = \Lambda^{-1}$ there.
 # %%
 def sigma_of_published(Lambda, N):
     return N / Lambda ** 2
 
 
-def check_9_2(function):
+def check_11_2(function):
     rng = np.random.default_rng(92)
     for N in (10, 1, 333):
         for Lambda in (rng.uniform(0.1, 3.0, 4), -rng.uniform(0.1, 3.0, (2, 3))):
@@ -70,7 +70,7 @@ def check_9_2(function):
 
 
 # %% [markdown]
-# **E9.3** A unit vector $u$ with $F^\top u = 0$. Make the parts along $u$ equal to $u a^\top$ and
+# **E11.3** A unit vector $u$ with $F^\top u = 0$. Make the parts along $u$ equal to $u a^\top$ and
 # $u b^\top$: the trace is that of the rest plus $a^\top b$.
 # %%
 def move_the_trace(W_e, W_r, F, value):
@@ -89,7 +89,7 @@ def along(W_e, W_r, F, value):
     return W_e + step, W_r + np.sign(missing) * step
 
 
-def check_9_3(function):
+def check_11_3(function):
     rng = np.random.default_rng(93)
     for n, p, s, value in ((6, 3, 2, 50.0), (4, 2, 1, 0.0), (5, 4, 3, -7.0)):
         F, (W_e, W_r) = rng.standard_normal((n, p)), rng.standard_normal((2, n, s))
@@ -126,17 +126,17 @@ def check_9_3(function):
 # $W_e = \Psi^\top H_r$ has added up already, and $W_o$ maps the result.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "9.1": (layer_of_one_head,
+    "11.1": (layer_of_one_head,
             lambda Q, K, W_e, W_r, W_o, b_o, F: np.hstack([Q @ W_e, K @ W_r]) @ W_o + b_o,
             lambda Q, K, *rest: layer_of_one_head(K, Q, *rest),
             lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F),
             lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(
                 Q, K, W_e, W_r, np.roll(W_o, len(W_o) // 2, axis=0), b_o, F)),
-    "9.2": (sigma_of_published,
+    "11.2": (sigma_of_published,
             lambda Lambda, N: 1 / Lambda,
             lambda Lambda, N: 1 / Lambda ** 2,
             lambda Lambda, N: Lambda ** 2 / N),
-    "9.3": (move_the_trace,
+    "11.3": (move_the_trace,
             lambda W_e, W_r, F, value: (W_e, W_r),
             lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
             along,

@@ -250,26 +250,26 @@ plt.show()
 # singular value, the second was 10.39.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("2.1", predicted_rank)` says
+# With `from ksvd_ref.course import exercises`, `exercises.check("6.1", predicted_rank)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E2.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
+# - **E6.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
 #   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in
 #   exact arithmetic.
-# - **E2.2** (1 line) New rows, centred from kernel values alone. Do not call `center_rows`.
-# - **E2.3** (about 4 lines, a proof by numbers) Scale rows and columns of a positive square matrix
+# - **E6.2** (1 line) New rows, centred from kernel values alone. Do not call `center_rows`.
+# - **E6.3** (about 4 lines, a proof by numbers) Scale rows and columns of a positive square matrix
 #   until both sum to 1, and see $\sigma_1$ become 1.
 # %%
 def predicted_rank(name, N, M, d):
-    raise NotImplementedError("Exercise 2.1: the number of features, and what else limits a rank")
+    raise NotImplementedError("Exercise 6.1: the number of features, and what else limits a rank")
 
 
 def centred_rows(K_new, K):
-    raise NotImplementedError("Exercise 2.2: K_new (n, M) without three means; which of them?")
+    raise NotImplementedError("Exercise 6.2: K_new (n, M) without three means; which of them?")
 
 
 def doubly_stochastic(G, rounds):
-    raise NotImplementedError("Exercise 2.3: divide by row sums and column sums in turn")
+    raise NotImplementedError("Exercise 6.3: divide by row sums and column sums in turn")
 
 
 # %% [markdown]
@@ -279,7 +279,7 @@ def doubly_stochastic(G, rounds):
 # 2. Why does $\sigma_1 = 1$ fix the column sums if the rows of $K \ge 0$ sum to 1?
 # 3. Which of $H_e$, $H_r$ has columns of mean 0 if only the row side is centred, $P_N K$?
 #
-# *Where this is used.* Lesson 04 moves to the feature side, 07 writes attention as a smoother.
+# *Where this is used.* Lesson 03 moves to the feature side, 07 writes attention as a smoother.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Tao et al., arXiv 2306.07040, on nonlinear SVD with asymmetric kernels.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 04, with the checks
+# # Solutions to lesson 03, with the checks
 # Each check takes your function, tries it on several matrices and says what is wrong.
 # %%
 import numpy as np
@@ -20,7 +20,7 @@ same = lambda A, B: np.shape(A) == np.shape(B) and np.allclose(A, B, rtol=1e-9, 
 
 
 # %% [markdown]
-# **E4.1** $e(x) = W_e^\top\varphi(x)$ with $W_e = \Psi^\top H_r$. Kept as a weight, $W_e$ serves
+# **E3.1** $e(x) = W_e^\top\varphi(x)$ with $W_e = \Psi^\top H_r$. Kept as a weight, $W_e$ serves
 # every new row at $p$ multiplications per component.
 # %%
 def score_new_row(phi_new, H_r, Psi):
@@ -28,7 +28,7 @@ def score_new_row(phi_new, H_r, Psi):
     return W_e.T @ phi_new
 
 
-def check_4_1(function):
+def check_3_1(function):
     rng = np.random.default_rng(1)
     for (Phi, Psi), s in zip(pairs(), (4, 2, 5)):
         H_r = dual.solve(Phi @ Psi.T, s).H_r
@@ -51,14 +51,14 @@ def check_4_1(function):
 
 
 # %% [markdown]
-# **E4.2** $W_e' = (\Psi T^{-\top})^\top H_r = T^{-1}W_e$ and
+# **E3.2** $W_e' = (\Psi T^{-\top})^\top H_r = T^{-1}W_e$ and
 # $W_r' = (\Phi T)^\top H_e = T^\top W_r$. $W_e'^\top W_r' = W_e^\top W_r = \Sigma$ stays.
 # %%
 def turned_weights(W_e, W_r, T):
     return np.linalg.solve(T, W_e), T.T @ W_r
 
 
-def check_4_2(function):
+def check_3_2(function):
     rng = np.random.default_rng(2)
     for Phi, Psi in pairs():
         p = Phi.shape[1]
@@ -83,7 +83,7 @@ def check_4_2(function):
 
 
 # %% [markdown]
-# **E4.3** $A A^\dagger A = A$, so $A(Z - A^\dagger A Z A A^\dagger)A = AZA - AZA = 0$ for every
+# **E3.3** $A A^\dagger A = A$, so $A(Z - A^\dagger A Z A A^\dagger)A = AZA - AZA = 0$ for every
 # $Z$.
 # %%
 def generalised_inverse(A, Z):
@@ -91,7 +91,7 @@ def generalised_inverse(A, Z):
     return pinv + Z - pinv @ A @ Z @ A @ pinv
 
 
-def check_4_3(function):
+def check_3_3(function):
     rng = np.random.default_rng(3)
     for N, M, r in ((6, 5, 3), (4, 7, 2), (5, 5, 4)):
         A = rng.standard_normal((N, r)) @ rng.standard_normal((r, M))
@@ -123,15 +123,15 @@ def check_4_3(function):
 # vectors. 3. $h_eh_r^\top\Psi = h_ew_e^\top$: the weight is the slope.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "4.1": (score_new_row,
+    "3.1": (score_new_row,
             lambda phi, H_r, Psi: H_r.T @ Psi,
             lambda phi, H_r, Psi: Psi.T @ Psi @ phi,
             lambda phi, H_r, Psi: -score_new_row(phi, H_r, Psi)),
-    "4.2": (turned_weights,
+    "3.2": (turned_weights,
             lambda W_e, W_r, T: (T @ W_e, T.T @ W_r),
             lambda W_e, W_r, T: (W_e, W_r),
             lambda W_e, W_r, T: turned_weights(W_r, W_e, T)),
-    "4.3": (generalised_inverse,
+    "3.3": (generalised_inverse,
             lambda A, Z: np.linalg.pinv(A),
             lambda A, Z: Z,
             lambda A, Z: np.linalg.pinv(A) + Z,

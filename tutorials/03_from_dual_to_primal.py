@@ -7,7 +7,7 @@
 # **You will learn.** Why the columns build the weights that score the rows; what the primal costs
 # and when its fast route fails; which parts of a primal solution are arbitrary.
 #
-# **You need.** Lesson 03; 70 minutes, and 20 more for the exercises.
+# **You need.** Lesson 02; 70 minutes, and 20 more for the exercises.
 # %%
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ rng = np.random.default_rng(4)
 # of $\Phi$ are the features $\varphi = q/d^{1/4}$, those of $\Psi$ are $\psi = k/d^{1/4}$, and
 # $p = d$. Its singular vectors, the columns of $H_e$ and $H_r$, with the singular values on the
 # diagonal of $\Sigma$, solve the dual problem $KH_r = H_e\Sigma$, $K^\top H_e = H_r\Sigma$ of
-# lesson 03. Two of the conditions that led there (K.12) make weights of them:
+# lesson 02. Two of the conditions that led there (K.12) make weights of them:
 # $$W_e = \Psi^\top H_r, \qquad W_r = \Phi^\top H_e.$$
 # The weights that score a *row* are made by the *columns*. Only then are the scores
 # $E = \Phi W_e$ and $R = \Psi W_r$ (K.14) those of the dual (K.21):
@@ -74,7 +74,7 @@ plt.show()
 # The stars are placed by one product each, among the articles that made the axes.
 #
 # ## 3. Eliminate $H$ instead of $W$
-# Lesson 03 removed the weights. Its other conditions (K.13, K.14) say $H_e = \Phi W_e\Lambda$ and
+# Lesson 02 removed the weights. Its other conditions (K.13, K.14) say $H_e = \Phi W_e\Lambda$ and
 # $H_r = \Psi W_r\Lambda$ with $\Lambda = \Sigma^{-1}$. Put into K.12 they remove $H$, and with it
 # $N$ and $M$ (K.17):
 # $$\Phi^\top\Phi\,W_e\Lambda = W_r, \qquad \Psi^\top\Psi\,W_r\Lambda = W_e.$$
@@ -156,7 +156,7 @@ ax.legend()
 plt.show()
 # %% [markdown]
 # A factor of ten in $\kappa$ costs QR one digit and the Gram matrix two. `primal.solve` takes the
-# fast route only where it is safe (lesson 06).
+# fast route only where it is safe (lesson 14).
 #
 # ## 6. Other features
 # For every invertible $T$, $(\Phi T, \Psi T^{-\top})$ has the same $K$, $H$, $E$ and $R$ (V24). The
@@ -164,7 +164,7 @@ plt.show()
 # changes the metric: Primal-Attention scores with $F^\top W_e$, where $F = f(X)$ $(n, p)$ is made
 # of the data. Its features are $\Phi F^\top$, $\Psi F^\top$, its kernel is
 # $\Phi(F^\top F)\Psi^\top$ (K.9), its weights have $n$ rows, its rank is still at most $p$, and
-# the objective $J$ of lesson 03 is 0 at its solution as at any other (V28).
+# the objective $J$ of lesson 02 is 0 at its solution as at any other (V28).
 # %%
 T = rng.standard_normal((32, 32)) + 6 * np.eye(32)
 turned = primal.solve(Phi @ T, Psi @ np.linalg.inv(T).T)
@@ -224,24 +224,24 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # Same kernel, other weights; only the last line is another kernel.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("4.1", score_new_row)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("3.1", score_new_row)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E4.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
-# - **E4.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
-# - **E4.3** (about 2 lines, a proof by numbers) From any matrix $Z$ of the shape of $A^\top$, make
+# - **E3.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
+# - **E3.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
+# - **E3.3** (about 2 lines, a proof by numbers) From any matrix $Z$ of the shape of $A^\top$, make
 #   a $C$ with $ACA = A$ that depends on $Z$, for any $A$ that has no inverse.
 # %%
 def score_new_row(phi_new, H_r, Psi):
-    raise NotImplementedError("Exercise 4.1: two products, no kernel matrix of all rows")
+    raise NotImplementedError("Exercise 3.1: two products, no kernel matrix of all rows")
 
 
 def turned_weights(W_e, W_r, T):
-    raise NotImplementedError("Exercise 4.2: W_e and W_r in the new coordinates")
+    raise NotImplementedError("Exercise 3.2: W_e and W_r in the new coordinates")
 
 
 def generalised_inverse(A, Z):
-    raise NotImplementedError("Exercise 4.3: the pseudo-inverse and something that A C A ignores")
+    raise NotImplementedError("Exercise 3.3: the pseudo-inverse and something that A C A ignores")
 
 
 # %% [markdown]
@@ -250,10 +250,10 @@ def generalised_inverse(A, Z):
 # 1. $W_e^\top W_r = \Sigma$, but $W_e^\top W_e$ is not diagonal. Which $T$ makes it so?
 # 2. If $\Psi$ has full column rank, any $W_e$ gives scores $\Phi W_e = K H$ for some $H$. What then
 #    do the conditions K.12 to K.14 add?
-# 3. $\partial\sigma_l/\partial K = h_eh_r^\top$ (lesson 03). What is
+# 3. $\partial\sigma_l/\partial K = h_eh_r^\top$ (lesson 02). What is
 #    $\partial\sigma_l/\partial\Phi$, without $K$ and without $H_r$?
 #
-# *Where this is used.* Lesson 06 makes it large; lessons 08 and 09: attention heads.
+# *Where this is used.* Lesson 14 makes it large; lessons 10 and 11: attention heads.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Tao et al., Learning in Feature Spaces via

@@ -8,7 +8,7 @@
 # normalisation; why a query side and a key side are needed; what the best rank-$s$ approximation
 # costs.
 #
-# **You need.** Lessons 01 and 02, and 03 and 05 for one remark each; 40 minutes, and 20 more
+# **You need.** Lessons 01 and 06, and 02 and 04 for one remark each; 40 minutes, and 20 more
 # for the exercises.
 # %%
 
@@ -84,7 +84,7 @@ assert asymmetry(A).min() > 0.25 and np.all(ten[3:] > 0.97) and np.argmin(rank) 
 # **The sink.** In layers 1 to 4 more than a third of all attention goes to [CLS]. A column of equal
 # entries that every row looks at is a matrix of rank one.
 #
-# **The mean.** Centring (lesson 02) takes away what all rows have in common.
+# **The mean.** Centring (lesson 06) takes away what all rows have in common.
 # %%
 assert np.linalg.norm(A, 2, axis=(-2, -1)).min() >= 1
 sink = A[..., 0].mean(axis=(1, 2))
@@ -136,7 +136,7 @@ print("asymmetry of the scores by layer:", np.round(asymmetry(S).mean(axis=1), 2
 assert found == [{32}, {64}] and asymmetry(S).mean(axis=1).min() > 0.5
 # %% [markdown]
 # A kernel with features of length $p$ cannot have a rank above $p$: the cosine kernel of
-# Primal-Attention (lesson 09) inherits the bound of $S$. When its spectrum is compared with that of
+# Primal-Attention (lesson 11) inherits the bound of $S$. When its spectrum is compared with that of
 # a softmax, a part of the difference is this bound.
 #
 # ## 4. One head, two sets of vectors
@@ -175,7 +175,7 @@ plt.show()
 # Keep the $s$ largest components of $A$. Eckart and Young: no matrix of rank $s$ is closer in the
 # Frobenius norm, and the squared error is what was left out (V15),
 # $$\|A - H_e\Sigma H_r^\top\|_F^2 = \sum_{l > s}\sigma_l^2 .$$
-# Two rivals of the same rank: the *next* $s$ components, for which the objective $J$ of lesson 05
+# Two rivals of the same rank: the *next* $s$ components, for which the objective $J$ of lesson 04
 # vanishes just as well (V3); and the best symmetric matrix.
 # %% Error against rank: the best falls, the symmetric one stays high, the next s fail
 M = words[4, 4]
@@ -212,27 +212,27 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("8.1", components_for)` says
+# With `from ksvd_ref.course import exercises`, `exercises.check("10.1", components_for)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E8.1** (about 2 lines) The smallest number of components that hold a given share of
+# - **E10.1** (about 2 lines) The smallest number of components that hold a given share of
 #   $\sum\sigma^2$.
-# - **E8.2** (about 2 lines, a proof by numbers) The symmetric matrix closest to $A$ in the
+# - **E10.2** (about 2 lines, a proof by numbers) The symmetric matrix closest to $A$ in the
 #   Frobenius norm, and its distance.
-# - **E8.3** (about 4 lines) Component $l$ of $A$, from 0: the $n$ rows that ask most and the $n$
+# - **E10.3** (about 4 lines) Component $l$ of $A$, from 0: the $n$ rows that ask most and the $n$
 #   columns that are asked most, strongest first. Fix the sign, then predict what goes wrong if
 #   each side gets its own.
 # %%
 def components_for(A, share):
-    raise NotImplementedError("Exercise 8.1: an integer, 1 or more")
+    raise NotImplementedError("Exercise 10.1: an integer, 1 or more")
 
 
 def nearest_symmetric(A):
-    raise NotImplementedError("Exercise 8.2: the matrix and the distance")
+    raise NotImplementedError("Exercise 10.2: the matrix and the distance")
 
 
 def ask_and_asked(A, l, n):
-    raise NotImplementedError("Exercise 8.3: two integer arrays (n,), the largest |h_e| positive")
+    raise NotImplementedError("Exercise 10.3: two integer arrays (n,), the largest |h_e| positive")
 
 
 # %% [markdown]
@@ -243,7 +243,7 @@ def ask_and_asked(A, l, n):
 #    singular values, and what to its asymmetry?
 # 3. Why is a rank of 64 of the softmax no contradiction to scores of rank 32?
 #
-# *Where this is used.* Lesson 09 builds a layer on the two sets of vectors.
+# *Where this is used.* Lesson 11 builds a layer on the two sets of vectors.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798),
 # for spectra by layer in an image model. Eckart and Young, The approximation of one matrix by

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 05, with the checks
+# # Solutions to lesson 04, with the checks
 # Each check takes your function, tries it on several problems and says what is wrong.
 # %%
 import numpy as np
@@ -18,7 +18,7 @@ def problems(sizes=((9, 7, 4), (6, 8, 3), (12, 12, 5))):
 
 
 # %% [markdown]
-# **E5.1** The score terms are linear in $\Lambda$: $J(W, c\Lambda) = cS -
+# **E4.1** The score terms are linear in $\Lambda$: $J(W, c\Lambda) = cS -
 # \mathrm{tr}(W_e^\top W_r)$ with $S$ their value at $c = 1$. So
 # $c = \mathrm{tr}(W_e^\top W_r)/S$, and no solution is anywhere near.
 # %%
@@ -27,7 +27,7 @@ def zero_factor(W_e, W_r, Lambda, Phi, Psi):
     return trace / (primal.objective(W_e, W_r, Lambda, Phi, Psi) + trace)
 
 
-def check_5_1(function):
+def check_4_1(function):
     for rng, Phi, Psi in problems():
         W_e = rng.standard_normal((Phi.shape[1], 3))
         W_r, Lambda = W_e + 0.3 * rng.standard_normal(W_e.shape), 0.1 + rng.random(3)
@@ -48,7 +48,7 @@ def check_5_1(function):
 
 
 # %% [markdown]
-# **E5.2** Eliminating the first block, a congruence, leaves $\lambda\Phi^\top\Phi$, which is
+# **E4.2** Eliminating the first block, a congruence, leaves $\lambda\Phi^\top\Phi$, which is
 # positive definite, and $\lambda\Psi^\top\Psi - (\lambda\Phi^\top\Phi)^{-1}$, congruent to a
 # matrix with the eigenvalues $\lambda^2\sigma_l^2 - 1$. A congruence keeps the signs (Sylvester).
 # %%
@@ -77,7 +77,7 @@ def inertias():
         yield "lambda = 1/49, sigma = 49, 7", lam, np.array([49.0, 7.0]), [2, 1, 1]
 
 
-def check_5_2(function):
+def check_4_2(function):
     for where, lam, sigma, truth in inertias():
         p, got = len(sigma), numbers(function(lam, sigma), (3,), "the inertia").tolist()
         if got == truth:
@@ -96,7 +96,7 @@ def check_5_2(function):
 
 
 # %% [markdown]
-# **E5.3** The first $s$ directions now shrink their error by
+# **E4.3** The first $s$ directions now shrink their error by
 # $(\sigma_{s+\mathrm{extra}+1}/\sigma_s)^2$ per step. $A$ spans the leading left singular vectors,
 # so the small SVD of $K^\top A = H_r\Sigma T^\top$ gives $H_r$, and $H_e = AT$.
 # %%
@@ -109,7 +109,7 @@ def leading(Phi, Psi, s, extra, steps, seed=0):
     return (Psi.T @ H_r)[:, :s], sigma[:s], (Phi.T @ A @ Tt.T)[:, :s]
 
 
-def check_5_3(function):
+def check_4_3(function):
     for seed in range(3):
         rng, s = np.random.default_rng(seed), 3
         # sigma_3 / sigma_4 is near 1, sigma_8 far below: 12 steps are enough with 4 spare columns
@@ -150,19 +150,19 @@ def check_5_3(function):
 # singular value of every $K$, with the same weights; in general only $W = 0$ does it.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "5.1": (zero_factor,
+    "4.1": (zero_factor,
             lambda W_e, W_r, Lambda, Phi, Psi:
                 np.sum(W_e * W_r) / np.sum(Lambda * np.r_[Phi @ W_e, Psi @ W_r] ** 2),
             lambda *at: 1 / zero_factor(*at),
             lambda *at: zero_factor(*at) ** 0.5),
-    "5.2": (inertia_of,
+    "4.2": (inertia_of,
             lambda lam, sigma: inertia_of(lam, sigma)[::-1],
             lambda lam, sigma: inertia_of(lam * lam, sigma),
             lambda lam, sigma: tuple(int(np.sum(np.sign(lam - 1 / sigma) == sign))
                                      for sign in (1, 0, -1)),
             lambda lam, sigma: (len(sigma) + int(np.sum(lam * sigma > 1)),
                                 *(int(np.sum(np.sign(lam * sigma - 1) == s)) for s in (0, -1)))),
-    "5.3": (leading,
+    "4.3": (leading,
             lambda Phi, Psi, s, extra, steps, seed=0: leading(Phi, Psi, s, 0, steps, seed),
             lambda *at: leading(*at)[::-1],
             lambda *at: (-leading(*at)[0], *leading(*at)[1:])),

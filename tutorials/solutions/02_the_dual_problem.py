@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 03, with the checks
+# # Solutions to lesson 02, with the checks
 # Each check takes your function, tries it on several matrices and says what is wrong.
 # %%
 import numpy as np
@@ -17,13 +17,13 @@ def matrices():
 
 
 # %% [markdown]
-# **E3.1** The pair fits when $h_e^\top K h_r = +\sigma$; a one-sided flip makes it $-\sigma$.
+# **E2.1** The pair fits when $h_e^\top K h_r = +\sigma$; a one-sided flip makes it $-\sigma$.
 # %%
 def mend_signs(K, H_e, H_r):
     return H_r * np.sign(np.sum(H_e * (K @ H_r), axis=0))
 
 
-def check_3_1(function):
+def check_2_1(function):
     rng = np.random.default_rng(1)
     for Phi, Psi in matrices():
         K = Phi @ Psi.T
@@ -45,7 +45,7 @@ def check_3_1(function):
 
 
 # %% [markdown]
-# **E3.2** $\Delta = \Sigma^{-1/2}$, then the sides cross.
+# **E2.2** $\Delta = \Sigma^{-1/2}$, then the sides cross.
 # %%
 def balanced_weights(Phi, Psi):
     H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
@@ -53,7 +53,7 @@ def balanced_weights(Phi, Psi):
     return Psi.T @ (H_r * Delta), Phi.T @ (H_e * Delta)
 
 
-def check_3_2(function):
+def check_2_2(function):
     for Phi, Psi in matrices():
         K = Phi @ Psi.T
         H_e, sigma, H_r = dual.solve(K)
@@ -80,14 +80,14 @@ def check_3_2(function):
 
 
 # %% [markdown]
-# **E3.3** K.13 says $h_e = \lambda e$ column by column; a least-squares fit of one number. The
+# **E2.3** K.13 says $h_e = \lambda e$ column by column; a least-squares fit of one number. The
 # scale $\Delta$ cancels, which is the proof by numbers that $\Lambda$ does not depend on it.
 # %%
 def weights_of(E, H_e):
     return np.sum(E * H_e, axis=0) / np.sum(E * E, axis=0)
 
 
-def check_3_3(function):
+def check_2_3(function):
     rng = np.random.default_rng(3)
     for Phi, Psi in matrices():
         H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
@@ -118,18 +118,18 @@ def check_3_3(function):
 # likewise for $h_r$. What remains is $h_e^\top \mathrm{d}K h_r$.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "3.1": (mend_signs,
+    "2.1": (mend_signs,
             lambda K, H_e, H_r: H_r,
             lambda K, H_e, H_r: np.abs(H_r),
             lambda K, H_e, H_r: K.T @ H_e),
-    "3.2": (balanced_weights,
+    "2.2": (balanced_weights,
             lambda Phi, Psi: balanced_weights(Phi, Psi)[::-1],
             lambda Phi, Psi: (Psi.T @ dual.solve(Phi @ Psi.T).H_r,
                               Phi.T @ dual.solve(Phi @ Psi.T).H_e),
             lambda Phi, Psi: [W * dual.solve(Phi @ Psi.T).sigma
                               for W in balanced_weights(Phi, Psi)],
             lambda Phi, Psi: (np.eye(Phi.shape[1]), np.eye(Phi.shape[1]))),
-    "3.3": (weights_of,
+    "2.3": (weights_of,
             lambda E, H_e: 1 / weights_of(E, H_e),
             lambda E, H_e: np.sort(weights_of(E, H_e)),
             lambda E, H_e: 1 / np.sqrt(np.sum(E * E, axis=0)),

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 10, with the checks
+# # Solutions to lesson 12, with the checks
 # Each check takes your function, tries it on several inputs and says what is wrong.
 # %%
 import numpy as np
@@ -10,7 +10,7 @@ from ksvd_ref.course.exercises import compare, numbers, parts
 
 
 # %% [markdown]
-# **E10.1** `X[mask]` is the list of the real steps, one row each: the mean over its rows is a mean
+# **E12.1** `X[mask]` is the list of the real steps, one row each: the mean over its rows is a mean
 # for each coefficient.
 # %%
 def standardise(X, mask):
@@ -18,7 +18,7 @@ def standardise(X, mask):
     return np.where(mask[:, :, None], (X - steps.mean(axis=0)) / steps.std(axis=0), 0.0)
 
 
-def check_10_1(function):
+def check_12_1(function):
     rng = np.random.default_rng(101)
     for n, N, c in ((4, 6, 2), (3, 9, 1), (10, 5, 4)):
         mask = np.arange(N) < rng.integers(2, N + 1, size=(n, 1))
@@ -56,14 +56,14 @@ def check_10_1(function):
 
 
 # %% [markdown]
-# **E10.2** Square the $J_b$ of each series, average over the series, add up the layers (K.27).
+# **E12.2** Square the $J_b$ of each series, average over the series, add up the layers (K.27).
 # %%
 def penalty_of(layers, eta):
     return eta * sum(attention.mean_of_squares(attention.published_loss(scores, weights, mask=mask))
                      for scores, weights, mask in layers)
 
 
-def check_10_2(function):
+def check_12_2(function):
     rng = np.random.default_rng(102)
     mask = np.array([[True] * 6, [True, True, False, False, False, False]])
     layers, J, padded = [], [], []                  # J of series by series, (layers, series)
@@ -93,7 +93,7 @@ def check_10_2(function):
 
 
 # %% [markdown]
-# **E10.3** $E = \Phi W_e$ and $R = \Psi W_r$ are multiplied by $c$, their squares and the trace of
+# **E12.3** $E = \Phi W_e$ and $R = \Psi W_r$ are multiplied by $c$, their squares and the trace of
 # $W_e^\top W_r$ by $c^2$, so $J_b$ is too: it is homogeneous of degree 2 (V2). $W_o / c$ undoes it
 # in the output. So $J^2$ falls to any value by rescaling, and the network computes what it did.
 # %%
@@ -101,7 +101,7 @@ def shrink(weights, c):
     return weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r, W_o=weights.W_o / c)
 
 
-def check_10_3(function):
+def check_12_3(function):
     rng = np.random.default_rng(103)
     for heads, N, n, p, s, c in ((2, 7, 5, 4, 3, 0.5), (1, 4, 4, 3, 2, 0.1), (3, 6, 5, 4, 2, 3.0)):
         old = attention.published_init(rng, heads, n, s, p)
@@ -141,20 +141,20 @@ def check_10_3(function):
 # 3. Heads whose $J$ is far from zero, with both signs: their mean is zero (V7).
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "10.1": (standardise,
+    "12.1": (standardise,
              lambda X, mask: np.where(mask[:, :, None], (X - X.mean(axis=(0, 1)))
                                       / X.std(axis=(0, 1)), 0.0),
              lambda X, mask: (X - X[mask].mean(axis=0)) / X[mask].std(axis=0),
              lambda X, mask: np.where(mask[:, :, None], (X - X[mask].mean()) / X[mask].std(), 0.0),
              lambda X, mask: np.where(mask[:, :, None], X - X[mask].mean(axis=0), 0.0)),
-    "10.2": (penalty_of,
+    "12.2": (penalty_of,
              lambda layers, eta: eta * sum(attention.square_of_mean(attention.published_loss(
                  scores, weights, mask=mask)) for scores, weights, mask in layers),
              lambda layers, eta: eta * sum(attention.mean_of_squares(attention.published_loss(
                  scores, weights)) for scores, weights, mask in layers),
              lambda layers, eta: penalty_of(layers, eta) / len(layers),
              lambda layers, eta: penalty_of(layers, 1.0)),
-    "10.3": (shrink,
+    "12.3": (shrink,
              lambda weights, c: weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r),
              lambda weights, c: weights._replace(W_e=c * weights.W_e, W_o=weights.W_o / c),
              lambda weights, c: weights._replace(W_o=weights.W_o / c),

@@ -6,7 +6,7 @@
 # **You will learn.** Which of five routes to take, what each costs, and how each fails: loudly,
 # or silently unless somebody looks.
 #
-# **You need.** Lesson 04; 45 minutes, and 20 more for the exercises.
+# **You need.** Lesson 03; 45 minutes, and 20 more for the exercises.
 # %%
 import tempfile
 import time
@@ -66,7 +66,7 @@ plt.show()
 # $R_\varphi R_\psi^\top$ has the singular values of $K$ (K.39). QR gives it with an error of
 # $\varepsilon\kappa$, where $\varepsilon$ is the machine precision and
 # $\kappa = \|\Phi\|\|\Psi\|/\sigma_s$ for the smallest $\sigma_s$ wanted. The Gram matrix
-# $\Phi^\top\Phi$ gives it in one product, but squares: $\varepsilon\kappa^2$ (lesson 04).
+# $\Phi^\top\Phi$ gives it in one product, but squares: $\varepsilon\kappa^2$ (lesson 03).
 #
 # Nobody knows $\kappa$ before the problem is solved. The gate asks the answer itself: compute
 # $\hat\sigma_s$ by the Gram route, and believe it only if
@@ -255,25 +255,25 @@ plt.show()
 # times the best there, with half as many.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("6.1", kappa_seen)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("14.1", kappa_seen)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E6.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
+# - **E14.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 #   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
-# - **E6.2** (1 line) The triangle of two triangles, without `large.merge`.
-# - **E6.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
+# - **E14.2** (1 line) The triangle of two triangles, without `large.merge`.
+# - **E14.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
 #   leaves out $\tilde\sigma \le \tilde\sigma_1\max(n, m)\,\varepsilon$ of the corner.
 # %%
 def kappa_seen(G_phi, G_psi, s):
-    raise NotImplementedError("Exercise 6.1: two norms and sigma_s, all from eigenvalues")
+    raise NotImplementedError("Exercise 14.1: two norms and sigma_s, all from eigenvalues")
 
 
 def merge(R_1, R_2):
-    raise NotImplementedError("Exercise 6.2: an R with R^T R = R_1^T R_1 + R_2^T R_2")
+    raise NotImplementedError("Exercise 14.2: an R with R^T R = R_1^T R_1 + R_2^T R_2")
 
 
 def from_landmarks(K_rows, K_landmarks, K_cols):
-    raise NotImplementedError("Exercise 6.3: svd of the corner, a cut, three products")
+    raise NotImplementedError("Exercise 14.3: svd of the corner, a cut, three products")
 
 
 # %% [markdown]
@@ -284,7 +284,7 @@ def from_landmarks(K_rows, K_landmarks, K_cols):
 #    What do you get, and what does the answer tell you about $\sigma_6$?
 # 3. All rows of $K$ are landmarks, $n = N$, but only $m < M$ columns. When is $\hat K = K$?
 #
-# *Where this is used.* Lesson 12 runs `primal.solve` and `large.golub_kahan` on other array
+# *Where this is used.* Lesson 15 runs `primal.solve` and `large.golub_kahan` on other array
 # libraries; `tests/benchmarks.py` times them against the solvers of others.
 #
 # *Further reading.* Golub and Van Loan, *Matrix Computations*. Golub and Kahan, SIAM J. Numer.

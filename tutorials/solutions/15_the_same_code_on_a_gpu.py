@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 12, with the checks
+# # Solutions to lesson 15, with the checks
 # Each check takes your function, tries it with several libraries and says what is wrong.
 # %%
 import warnings
@@ -40,7 +40,7 @@ def slope(function, A):
 
 
 # %% [markdown]
-# **E12.1** `xp.linalg.norm` does not exist everywhere, and autograd's is wrong with `keepdims`;
+# **E15.1** `xp.linalg.norm` does not exist everywhere, and autograd's is wrong with `keepdims`;
 # root, sum and product do and are right.
 # %%
 def column_norms(A):
@@ -48,7 +48,7 @@ def column_norms(A):
     return xp.sqrt(xp.sum(A * A, axis=0))
 
 
-def check_12_1(function):
+def check_15_1(function):
     rng = np.random.default_rng(1)
     for N, M in ((4, 4), (5, 3)):
         A = rng.standard_normal((N, M))
@@ -70,7 +70,7 @@ def check_12_1(function):
 
 
 # %% [markdown]
-# **E12.2** For orthonormal sides the product alone decides, up to `tol`; $\sigma$ and the
+# **E15.2** For orthonormal sides the product alone decides, up to `tol`; $\sigma$ and the
 # projectors alone do not, one side may be flipped. The projector adds what the product cannot see:
 # the vector of a $\sigma$ below `tol`.
 # %%
@@ -88,7 +88,7 @@ def only(*chosen, size=np.max):
                                        for n in chosen)
 
 
-def check_12_2(function):
+def check_15_2(function):
     rng = np.random.default_rng(2)
     U, V, Q = (np.linalg.qr(rng.standard_normal((n, m)))[0] for n, m in ((6, 3), (5, 3), (2, 2)))
     sigma, tol = np.array([2.0, 2.0, 1.0]), 1e-9
@@ -134,14 +134,14 @@ def check_12_2(function):
 
 
 # %% [markdown]
-# **E12.3** `A + c` adds to every entry; `np.eye` lives on the host; `xp.eye(n)` without `like` has
+# **E15.3** `A + c` adds to every entry; `np.eye` lives on the host; `xp.eye(n)` without `like` has
 # float64 and the default device; writing into `A` changes what was handed in, and autograd refuses.
 # %%
 def ridge(A, c):
     return A + c * namespace(A).eye(A.shape[0], **like(A))
 
 
-def check_12_3(function):
+def check_15_3(function):
     rng = np.random.default_rng(3)
     for n, c in ((3, 2.0), (5, 0.25)):
         for dtype in ("float64", "float32"):
@@ -178,19 +178,19 @@ def check_12_3(function):
 # 3. Its generator gives other numbers for the same seed: no result could be compared.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "12.1": (column_norms,
+    "15.1": (column_norms,
              lambda A: np.sqrt(np.sum(np.asarray(A) ** 2, axis=0)),
              lambda A: namespace(A).sum(A * A, axis=0),
              lambda A: namespace(A).sqrt(namespace(A).sum(A * A, axis=1)),
              lambda A: np.array([float(sum(x * x for x in A[:, j])) ** 0.5
                                  for j in range(A.shape[1])])),
-    "12.2": (same_answer,
+    "15.2": (same_answer,
              lambda one, other, tol: np.abs(one[0] - other[0]).max() <= tol,
              only(0), only(1), only(2), only(0, 1), only(0, 2), only(1, 2),
              only(0, 1, 2, size=np.mean),
              lambda one, other, tol: same_answer(one, other, 1e-9),
              lambda one, other, tol: same_answer(one, other, 2 * tol)),
-    "12.3": (ridge,
+    "15.3": (ridge,
              lambda A, c: A + c,
              lambda A, c: A + c * np.eye(A.shape[0]),
              lambda A, c: A + c * namespace(A).eye(A.shape[0]),

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 02, with the checks
+# # Solutions to lesson 06, with the checks
 # Each check takes your function, tries it on several inputs and says what is wrong.
 # %%
 import numpy as np
@@ -10,7 +10,7 @@ from ksvd_ref.course.exercises import compare, numbers
 
 
 # %% [markdown]
-# **E2.1** The number of features, or the shorter side if there are not enough points. Rounding may
+# **E6.1** The number of features, or the shorter side if there are not enough points. Rounding may
 # hide the small singular values of an rbf; the check takes a narrow one, of one set of points.
 # %%
 def predicted_rank(name, N, M, d):
@@ -19,7 +19,7 @@ def predicted_rank(name, N, M, d):
     return min(features[name], N, M)
 
 
-def check_2_1(function):
+def check_6_1(function):
     rng = np.random.default_rng(2)
     for N, M, d in ((20, 20, 3), (30, 12, 4), (4, 25, 3), (9, 8, 1), (2, 2, 5)):
         X, Z = rng.standard_normal((N, d)), rng.standard_normal((M, d))
@@ -45,14 +45,14 @@ def check_2_1(function):
 
 
 # %% [markdown]
-# **E2.2** The column means and the mean of all belong to the training matrix, the row means to the
+# **E6.2** The column means and the mean of all belong to the training matrix, the row means to the
 # new rows.
 # %%
 def centred_rows(K_new, K):
     return K_new - K.mean(axis=0) - K_new.mean(axis=1, keepdims=True) + K.mean()
 
 
-def check_2_2(function):
+def check_6_2(function):
     rng = np.random.default_rng(3)
     cases = {"articles by words": (datasets.wikipedia_words().A, np.eye(11))}
     for N, M, p in ((6, 4, 3), (3, 9, 2), (5, 5, 5)):
@@ -75,7 +75,7 @@ def check_2_2(function):
 
 
 # %% [markdown]
-# **E2.3** Sinkhorn's iteration: the result is $D_1 G D_2$ with positive diagonal matrices, and its
+# **E6.3** Sinkhorn's iteration: the result is $D_1 G D_2$ with positive diagonal matrices, and its
 # first pair of singular vectors is constant, with $\sigma_1 = 1$.
 # %%
 def doubly_stochastic(G, rounds):
@@ -85,7 +85,7 @@ def doubly_stochastic(G, rounds):
     return G
 
 
-def check_2_3(function):
+def check_6_3(function):
     rng = np.random.default_rng(4)
     heads = datasets.minilm_heads()
     for name, G in {"2 x 2": np.array([[3.0, 1.0], [1.0, 1.0]]),
@@ -119,18 +119,18 @@ def check_2_3(function):
 # $K^\top K c = c$ with $K c = c$ says $K^\top c = c$. 3. $H_e$, as $P_N K h_r/\sigma$.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "2.1": (predicted_rank,
+    "6.1": (predicted_rank,
             lambda name, N, M, d: predicted_rank(name, 10 ** 6, 10 ** 6, d),
             lambda name, N, M, d: (min(d * d, N, M) if name == "square"
                                    else predicted_rank(name, N, M, d)),
             lambda name, N, M, d: predicted_rank(name.removesuffix(", +1"), N, M, d),
             lambda name, N, M, d: min(d, N, M) if name == "rbf" else predicted_rank(name, N, M, d)),
-    "2.2": (centred_rows,
+    "6.2": (centred_rows,
             lambda K_new, K: kernels.center(K_new),
             lambda K_new, K: centred_rows(K_new, K) - K.mean(),
             lambda K_new, K: centred_rows(K_new, K) - K.mean() + K_new.mean(),
             lambda K_new, K: K_new - K.mean(axis=0)),
-    "2.3": (doubly_stochastic,
+    "6.3": (doubly_stochastic,
             lambda G, rounds: G / G.sum(axis=1, keepdims=True),
             lambda G, rounds: G / G.sum(axis=1),
             lambda G, rounds: np.full(G.shape, 1 / len(G)),

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Solutions to lesson 08, with the checks
+# # Solutions to lesson 10, with the checks
 # Each check takes your function, tries it on several matrices and says what is wrong.
 # %%
 import numpy as np
@@ -18,7 +18,7 @@ def matrices():
 
 
 # %% [markdown]
-# **E8.1** The squares of the singular values add up to $\|A\|_F^2$.
+# **E10.1** The squares of the singular values add up to $\|A\|_F^2$.
 # %%
 def components_for(A, share):
     squares = np.cumsum(np.linalg.svd(A, compute_uv=False) ** 2)
@@ -42,7 +42,7 @@ def more_than(A, share):
     return int(np.argmax(squares > share * squares[-1])) + 1
 
 
-def check_8_1(function):
+def check_10_1(function):
     cases = [(A, sigma, share) for A, sigma in matrices() for share in (0.3, 0.7, 0.9, 0.99)]
     cases += [(np.eye(4, M), np.ones(4), share) for M in (4, 6) for share in (0.25, 0.5, 0.75)]
     got, want, shares, ranks = [], [], [], []
@@ -74,7 +74,7 @@ def check_8_1(function):
 
 
 # %% [markdown]
-# **E8.2** Symmetric and antisymmetric matrices are orthogonal in the inner product
+# **E10.2** Symmetric and antisymmetric matrices are orthogonal in the inner product
 # $\mathrm{tr}(A^\top B)$, so the projection is the symmetric part and the distance the norm of the
 # other.
 # %%
@@ -83,7 +83,7 @@ def nearest_symmetric(A):
     return S, np.linalg.norm(A - S)
 
 
-def check_8_2(function):
+def check_10_2(function):
     rng = np.random.default_rng(82)
     for N in (5, 1, 2, 9):
         A = rng.standard_normal((N, N))
@@ -109,7 +109,7 @@ def check_8_2(function):
 
 
 # %% [markdown]
-# **E8.3** The pair $(h_e, h_r)$ has *one* sign. If each side takes the sign of its own largest
+# **E10.3** The pair $(h_e, h_r)$ has *one* sign. If each side takes the sign of its own largest
 # entry, then in about half of all cases the rows that ask are shown beside the columns they avoid.
 # %%
 def ask_and_asked(A, l, n):
@@ -125,7 +125,7 @@ def each_its_own(A, l, n):
     return tuple(np.argsort(-np.sign(h[np.argmax(np.abs(h))]) * h)[:n] for h in (U[:, l], Vt[l]))
 
 
-def check_8_3(function):
+def check_10_3(function):
     rng = np.random.default_rng(83)
     for N, M in ((9, 7), (6, 10), (8, 8)):
         A = rng.standard_normal((N, M))
@@ -167,17 +167,17 @@ assert np.linalg.matrix_rank(sink) == 1 and np.isclose(np.linalg.norm(sink, 2), 
 assert np.isclose(np.linalg.norm(sink - sink.T) / np.linalg.norm(sink + sink.T), (63 / 65) ** 0.5)
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
-    "8.1": (components_for,
+    "10.1": (components_for,
             lambda A, share: components_for(A, share) - 1,
             of_sigma, of_norm, more_than,
             lambda A, share: max(1, int(share * min(A.shape))),
             lambda A, share: np.linalg.matrix_rank(A)),
-    "8.2": (nearest_symmetric,
+    "10.2": (nearest_symmetric,
             lambda A: (np.tril(A) + np.tril(A, -1).T, np.linalg.norm(A - A.T) / 2),
             lambda A: ((A + A.T) / 2, np.linalg.norm(A - A.T)),
             lambda A: (A @ A.T, np.linalg.norm(A - A @ A.T)),
             lambda A: ((A - A.T) / 2, np.linalg.norm(A + A.T) / 2)),
-    "8.3": (ask_and_asked,
+    "10.3": (ask_and_asked,
             each_its_own,
             lambda A, l, n: ask_and_asked(A, l, n)[::-1],
             lambda A, l, n: tuple(np.argsort(-np.abs(H[:, l]))[:n] for H in dual.solve(A)[::2]),

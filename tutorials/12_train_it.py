@@ -9,9 +9,9 @@
 # paper; two things that one would expect of the KSVD loss and that do not come out here; and what a
 # loss whose minimum *is* the KSVD does to the layer and to the task.
 #
-# **You need.** Lesson 09, two CPU cores; 50 minutes, and 20 more for the exercises.
+# **You need.** Lesson 11, two CPU cores; 50 minutes, and 20 more for the exercises.
 #
-# The figures show three seeds, kept in `tables/10_vowels.csv`; beside them this lesson trains one
+# The figures show three seeds, kept in `tables/12_vowels.csv`; beside them this lesson trains one
 # seed anew, in about a minute on two idle cores. As a script with `--seeds 3 --epochs 40 --full` it
 # makes that table anew; `python vowels.py table 40` that of section 6. With `KSVD_REF_QUICK=1` in
 # the environment, as in the tests, it trains one model for 3 epochs.
@@ -37,7 +37,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
 parser.add_argument("--epochs", type=int, default=40)
 parser.add_argument("--full", action="store_true", help="all arms, and rewrite the table")
-script = Path(sys.argv[0]).name == "10_train_it.py"
+script = Path(sys.argv[0]).name == "12_train_it.py"
 options = parser.parse_args(sys.argv[1:] if script else [])         # in a notebook: the defaults
 quick = bool(os.environ.get("KSVD_REF_QUICK"))
 # %% [markdown]
@@ -99,7 +99,7 @@ assert np.isclose(task + 0.5 * penalty, runs["loss_of"](arm)(params, batch), rto
 J2_start = [runs["evaluate"](runs["init"](arm, seed), test, arm)[1] for seed in range(3)]
 print("J^2 of both layers before training, on the test set:", np.round(J2_start, 2))
 assert runs["ARMS"]["primal+"].eta == 0.2 and runs["HIDDEN"] == 2 * runs["D"]
-assert arm.eta == 0.5 and 1 / 9 < np.mean(J2_start) < 4 / 9             # lesson 09: near 2/9
+assert arm.eta == 0.5 and 1 / 9 < np.mean(J2_start) < 4 / 9             # lesson 11: near 2/9
 # %% [markdown]
 # The loss is the cross-entropy plus $\eta \operatorname{mean}_b J_b^2$, summed over the primal
 # layers (K.27). **Primal** has them in both blocks, $\eta = 0.5$; **primal+** in the last,
@@ -119,7 +119,7 @@ jobs = [[HERE / "vowels.py", arm, seed, 3 if quick else options.epochs]
         for seed in range(options.seeds) for arm in arms]
 lines = training.run_apart(jobs)                    # two processes at a time, one BLAS thread each
 if options.full:
-    runs["write_table"](lines, f"python tutorials/10_train_it.py --seeds {options.seeds} "
+    runs["write_table"](lines, f"python tutorials/12_train_it.py --seeds {options.seeds} "
                         f"--epochs {options.epochs} --full")
 for arm, rows in runs["rows_of"](lines).items():
     for row in rows:
@@ -234,11 +234,11 @@ assert overlap[0] < 1e-9 and overlap[1] > 0.8
 # *See*: $J^2$ differs by five orders of magnitude, and nothing is near 1. Without the loss the
 # cosine is 0.28 to 0.30, with $\eta = 0.5$ it is 0.20 to 0.21, with $\eta = 10$ 0.14 to 0.16, where
 # it was before training and where chance is: the loss leads away from a solution, not towards it.
-# $J = 0$ is one equation for all weights (V5), which smaller weights come close to (E10.3), and one
+# $J = 0$ is one equation for all weights (V5), which smaller weights come close to (E12.3), and one
 # set of weights serves a different kernel for each series (V31).
 #
 # ## 6. A loss whose minimum is the KSVD
-# The loss of lesson 05 in the layer: the share $\|K - ER^\top\|^2/\|K\|^2$ of each kernel that
+# The loss of lesson 04 in the layer: the share $\|K - ER^\top\|^2/\|K\|^2$ of each kernel that
 # the scores miss, 1 for none and 0 for all, without $K$ (K.41). Its minimum has the $s$ leading
 # components, up to a mixture. At $s = 20 > p = 16$ any scores could span all of $K$, so $s = 4$
 # here. The mean over series and heads, summed over the layers, takes the place of $J^2$. The only
@@ -320,36 +320,36 @@ assert history[-1][1] > majority + 50
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("10.1", standardise)` says whether
+# With `from ksvd_ref.course import exercises`, `exercises.check("12.1", standardise)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
 #
-# - **E10.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
+# - **E12.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
 #   for each coefficient, and leave zeros at the padded ones.
-# - **E10.2** (about 3 lines) The KSVD loss of several layers, as the paper adds it, from a list of
+# - **E12.2** (about 3 lines) The KSVD loss of several layers, as the paper adds it, from a list of
 #   (scores, weights, mask), one for each layer. Use `attention.published_loss`.
-# - **E10.3** (about 2 lines, a proof by numbers) Predict how $J_b$ (K.31) changes if $W_e$ and
+# - **E12.3** (about 2 lines, a proof by numbers) Predict how $J_b$ (K.31) changes if $W_e$ and
 #   $W_r$ are multiplied by $c$. Then write weights with which it is $c^2$ times what it was, for
 #   every series, and the output of the layer what it was, whatever the data.
 # %%
 def standardise(X, mask):
-    raise NotImplementedError("Exercise 10.1: from (n, N, c) and (n, N) to (n, N, c)")
+    raise NotImplementedError("Exercise 12.1: from (n, N, c) and (n, N) to (n, N, c)")
 
 
 def penalty_of(layers, eta):
-    raise NotImplementedError("Exercise 10.2: eta times a sum over the layers")
+    raise NotImplementedError("Exercise 12.2: eta times a sum over the layers")
 
 
 def shrink(weights, c):
-    raise NotImplementedError("Exercise 10.3: PrimalWeights, by weights._replace(W_e=..., ...)")
+    raise NotImplementedError("Exercise 12.3: PrimalWeights, by weights._replace(W_e=..., ...)")
 # %% [markdown]
 # Three questions without code.
 #
 # 1. Choose between two models by their best test epoch: which is favoured, the steadier or the
 #    noisier one?
-# 2. After E10.3: what would you measure, in place of $J$, to say that a layer solves the KSVD?
+# 2. After E12.3: what would you measure, in place of $J$, to say that a layer solves the KSVD?
 # 3. $J_b$ is a mean over the heads, and squared after it. What can $J_b^2 = 0$ hide (V7)?
 #
-# *Where this is used.* `attend_primal` in `vowels.py` fits any block of `transformer.py`; lesson 11
+# *Where this is used.* `attend_primal` in `vowels.py` fits any block of `transformer.py`; lesson 09
 # fills the same seam with other kernels.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
