@@ -6,6 +6,7 @@ subset that all three libraries (and the array API standard) share.
 No equation: it says where arrays live.
 """
 import sys
+from contextlib import contextmanager, nullcontext
 
 import autograd.numpy as anp
 import numpy as np
@@ -42,7 +43,7 @@ def _library(x):
     if isinstance(x, (list, tuple)):
         return anp if any(isinstance(entry, Box) or isinstance(entry, (list, tuple))
                           and _library(entry) is anp for entry in x) else np
-    cupy = sys.modules.get("cupy")                  # whoever holds a CuPy array has imported CuPy
+    cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
         return cupy                                 # CuPy 14 has no __array_namespace__
     if hasattr(x, "__array_namespace__"):
@@ -64,15 +65,35 @@ def like(x):
     return {"dtype": x.dtype}                       # CuPy and traced arrays take no device keyword
 
 
+def on_gpu(xp):
+    """Whether a library computes on a GPU, where one large product is cheap and many small ones dear.
+
+    >>> on_gpu(np)
+    False
+    """
+    return xp.__name__ == "cupy"
+
+
+@contextmanager
 def silent():
     """Context without NumPy's warnings and errors of arithmetic: who uses it looks at the result.
+
+    A decomposition that fails raises: NumPy's always do, CuPy's when told.
 
     >>> import numpy as np
     >>> with silent():
     ...     np.square(np.array([1e200]))
     array([inf])
     """
-    return np.errstate(all="ignore")
+    with np.errstate(all="ignore"), _loud():
+        yield
+
+
+def _loud():
+    if "cupy" not in sys.modules:                   # whoever holds a CuPy array has imported CuPy
+        return nullcontext()
+    import cupyx
+    return cupyx.errstate(linalg="raise")
 
 
 def to_device(x, where):

@@ -21,6 +21,7 @@ No equation: it says what is refused.
 """
 import functools
 import inspect
+import operator
 from contextvars import ContextVar
 from itertools import zip_longest
 
@@ -169,8 +170,9 @@ def check_finite(x, what):
     return x
 
 
-def _finite(x):
-    return bool(namespace(x).all(namespace(x).isfinite(x)))
+def _finite(*arrays):               # one answer for all of them: on a GPU one wait
+    found = [namespace(x).all(namespace(x).isfinite(x)) for x in arrays]
+    return not found or bool(functools.reduce(operator.and_, found))
 
 
 def _where(x, xp):
@@ -198,6 +200,11 @@ def _admitted(spec, given):
         else:
             good[name] = _fitting(given[name], name, axes, lengths)
     _broadcast(good, spec)
+    looked = [(name, x) for name, axes, x in _leaves(good, spec)
+              if not callable(axes) and _read(axes)[0]]
+    if not _finite(*(x for _, x in looked)):
+        for name, x in looked:                      # the first of them is named
+            as_array(x, name)
     return good
 
 
@@ -224,9 +231,9 @@ def _fitting(x, name, axes, lengths, spare=False):
     """`x` as an array of these axes; `lengths` knows each letter and learns."""
     if callable(axes):
         return axes(x, name)
-    look, lead, letters = _read(axes)
+    _, lead, letters = _read(axes)
     if not (spare and getattr(x, "shape", (1,))[-1:] == (0,)):
-        x = as_array(x, name, finite=look)
+        x = as_array(x, name, finite=False)
     shape, axes = tuple(x.shape), f"({', '.join([*lead, *letters])})"
     before = len(shape) - len(letters)
     if before < 0 or before and not lead:
@@ -272,15 +279,23 @@ def _leaves(good, spec):
 
 def _look_at(result, name, good, spec, cure):
     """Refuse a result that is not finite, by the argument that was not, if one was not."""
-    for x in result if isinstance(result, tuple) else (result,):
-        if isinstance(x, tuple):
-            _look_at(x, name, good, spec, cure)
-        elif hasattr(x, "shape") and (0 in x.shape or not _finite(x)):
-            for label, axes, A in _leaves(good, spec):
-                if str(axes)[0] == "~":
-                    as_array(A, label)
-            if 0 not in x.shape:
-                raise ValueError(f"{name} overflows or is undefined: {cure}")
+    found = list(_flat(result))
+    fine = _finite(*found)
+    if not fine or any(0 in x.shape for x in found):
+        for label, axes, A in _leaves(good, spec):
+            if str(axes)[0] == "~":
+                as_array(A, label)
+    if not fine:
+        raise ValueError(f"{name} overflows or is undefined: {cure}")
+
+
+def _flat(result):
+    """The arrays in a result."""
+    if isinstance(result, tuple):
+        for part in result:
+            yield from _flat(part)
+    elif hasattr(result, "shape"):
+        yield result
 
 
 def _with_shapes(doc, spec):

@@ -12,7 +12,7 @@ from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 from autograd.tracer import getval, isbox
 
-from .backend import like, namespace, silent
+from .backend import like, namespace, on_gpu, silent
 from .inputs import integer
 
 TIE = 10.0      # values equal on paper come out up to a few roundings apart, not one
@@ -37,6 +37,10 @@ def svd(K):
     xp = namespace(K)
     if xp is anp:
         return _svd(K)
+    if on_gpu(xp) and (max(K.shape) ** 2 >= 2 ** 31 or K.shape[0] * K.shape[1] > 2 ** 28):
+        # 50000 x 10 is an error there, 19000 x 19000 wrong without a word
+        raise ValueError(f"CuPy's SVD counts in 32 bits, too few for {tuple(K.shape)}: "
+                         "large.golub_kahan takes some components, primal.solve features")
     U, sigma, Vt = xp.linalg.svd(K, full_matrices=False)
     return U, sigma, Vt.T
 

@@ -13,7 +13,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp_argnums, primitive
 
-from .backend import like, namespace
+from .backend import like, namespace, on_gpu
 from .inputs import as_array, check_finite
 from .linalg import TIE, reciprocal, refuse_twice, spectral_norm, svd, svd_core
 
@@ -97,7 +97,7 @@ def _triangle(A):
     """
     xp = namespace(A)
     (N, p), rows = A.shape, 8 * A.shape[1]
-    if N < 2 * rows or xp.__name__ == "cupy":
+    if N < 2 * rows or on_gpu(xp):
         T = xp.zeros((p, p), **like(A))
         T[:min(N, p), :] = _r(A, xp)
         return T
@@ -109,7 +109,7 @@ def _triangle(A):
 
 def _r(A, xp):
     # NumPy and CuPy can leave Q out, at half the cost; the array standard has no word for it.
-    return xp.linalg.qr(A, mode="r") if xp.__name__ in ("numpy", "cupy") else xp.linalg.qr(A)[1]
+    return xp.linalg.qr(A, mode="r") if xp is np or on_gpu(xp) else xp.linalg.qr(A)[1]
 
 
 def below(T, S):

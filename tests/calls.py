@@ -59,11 +59,15 @@ class Call(NamedTuple):
     others: dict = {}
     determined: Any = None          # of the result and the arrays; the result itself unless told
 
+    def moved(self, move):
+        """The arrays, each of them moved, parts of tuples too."""
+        return {name: type(A)(map(move, A)) if type(A) is tuple else
+                type(A)(*map(move, A)) if isinstance(A, tuple) else move(A)
+                for name, A in self.arrays.items()}
+
     def run(self, move=lambda A: A):
         """Arrays of the result, the arguments moved first."""
-        arrays = {name: type(A)(map(move, A)) if type(A) is tuple else
-                  type(A)(*map(move, A)) if isinstance(A, tuple) else move(A)
-                  for name, A in self.arrays.items()}
+        arrays = self.moved(move)
         found = self.function(**arrays, **self.others)
         return flat(self.determined(found, **arrays) if self.determined else found)
 

@@ -2,8 +2,9 @@
 
 Only as true as its author: what it refuses was read in CuPy 14.2, what it computes is NumPy's.
 Refused are NumPy arrays beside its own, implicit conversion to NumPy, `device=`, and the names that
-CuPy lacks; decompositions return plain tuples, reductions 0-d arrays, and `cholesky` and `solve`
-return garbage instead of raising. `install()` puts it where `import cupy` finds it.
+CuPy lacks; decompositions return plain tuples, reductions 0-d arrays, and a decomposition that
+fails returns garbage unless told to raise. `install()` puts it where `import cupy` finds it, and
+COUNTS what costs time on a GPU whatever its size: arrays that are made, and waits for a number.
 """
 import sys
 import time
@@ -27,6 +28,7 @@ class ndarray:
     def __init__(self, host):
         self._host = np.asarray(host)
         LIVE.append(self._host.nbytes)
+        COUNTS["arrays"] += 1
 
     def __del__(self):
         LIVE.append(-self._host.nbytes)
@@ -43,6 +45,7 @@ class ndarray:
     T = property(lambda self: ndarray(self._host.T))
 
     def get(self):
+        COUNTS["waits"] += 1
         return self._host.copy()
 
     def __getitem__(self, index):
@@ -55,16 +58,16 @@ class ndarray:
         return len(self._host)
 
     def __bool__(self):
-        return bool(self._host)
+        return bool(self.get())
 
     def __float__(self):
-        return float(self._host)
+        return float(self.get())
 
     def __int__(self):
-        return int(self._host)
+        return int(self.get())
 
     def __index__(self):
-        return self._host.__index__()
+        return self.get().__index__()
 
 
 def _operator(name):
@@ -112,10 +115,12 @@ def _function(function):
 
 
 def _silently(function):
-    def call(*args):
+    def call(*args, **options):
         try:
-            return function(*args)
+            return function(*args, **options)
         except np.linalg.LinAlgError:
+            if RAISES[-1] == "raise":
+                raise
             return np.full_like(args[-1], np.nan)
     call.__name__ = function.__name__
     return call
@@ -154,6 +159,8 @@ class _Pool:
 
 
 LIVE = [0]
+COUNTS = {"arrays": 0, "waits": 0}
+RAISES = ["ignore"]             # the innermost errstate(linalg=...) is last
 
 
 def install():
@@ -165,7 +172,7 @@ def install():
     """
     cupy, cupyx = _Module("cupy", np, MISSING), types.ModuleType("cupyx")
     cupy.linalg = _Module("cupy.linalg", np.linalg, MISSING_LINALG)
-    for name in ("cholesky", "solve"):
+    for name in ("cholesky", "solve", "eigh", "svd", "qr"):
         setattr(cupy.linalg, name, _function(_silently(getattr(np.linalg, name))))
     cupy.ndarray, cupy.__version__ = ndarray, "stand-in"
     cupy.asarray = cupy.array = lambda x, dtype=None: ndarray(
@@ -178,8 +185,10 @@ def install():
         Device=lambda: types.SimpleNamespace(synchronize=lambda: None, compute_capability="0"))
 
     @contextmanager
-    def allow_synchronize(allowed):
+    def errstate(linalg):
+        RAISES.append(linalg)
         yield
-    cupyx.allow_synchronize = allow_synchronize
+        RAISES.pop()
+    cupyx.errstate = errstate
     sys.modules.update({"cupy": cupy, "cupy.linalg": cupy.linalg, "cupyx": cupyx})
     return cupy

@@ -4,11 +4,12 @@
     python tests/gpu_check.py --dry-run     # on any machine: tests the checks, proves nothing
 
 Every public function, the course apart, against NumPy float64 on the same numbers;
-refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory; hidden
-synchronisations; times. One line for each check, a table at the end, exit code 0 if all passed.
+refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory; waits and
+arrays; times. One line for each check, a table at the end, exit code 0 if all passed.
 Commit the table.
 """
 import argparse
+import json
 import os
 import platform
 import subprocess
@@ -211,21 +212,36 @@ def memory(cupy, n):
               f"{pool.used_bytes() - before}, pool {pool.total_bytes() / 2 ** 20:.0f} MB")
 
 
-def synchronisations(cupy, n):
-    """Where Python waits for the GPU. Only reported: public functions look for NaN on purpose."""
-    import cupyx
+def counts(n):
+    """{name: [waits, arrays]} of one call of each public function, on the stand-in.
 
-    from ksvd_ref import linalg, primal
-    A = cupy.asarray(np.random.default_rng(0).standard_normal((n, 16)))
-    for name, run in (("linalg.softmax", lambda: linalg.softmax(A)),
-                      ("primal.solve", lambda: primal.solve(A, A, 4))):
-        run()
-        try:
-            with cupyx.allow_synchronize(False):
-                run()
-            check(f"waits in {name}", None, "none seen")
-        except Exception as error:
-            check(f"waits in {name}", None, f"{type(error).__name__}: {error}")
+    What Python asks for is the same on a GPU, whose driver does not count it.
+    """
+    import cupy_stand_in
+    from calls import table
+    cupy, found = cupy_stand_in.install(), {}
+    for name, call in table(n).items():
+        moved = call.moved(lambda A: cupy.asarray(A) if isinstance(A, np.ndarray) else A)
+        cupy_stand_in.COUNTS.update(waits=0, arrays=0)
+        call.function(**moved, **call.others)
+        found[name] = [cupy_stand_in.COUNTS[kind] for kind in ("waits", "arrays")]
+    return found
+
+
+def launches():
+    """How often Python waits for the GPU, and how many arrays it asks for."""
+    code = f"import json, sys; sys.path.insert(0, {str(HERE)!r}); import gpu_check; " \
+        "print(json.dumps(gpu_check.counts(64)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=HERE.parent)
+    found = json.loads(done.stdout) if done.returncode == 0 else {}
+    check("waits and arrays of the public functions", bool(found), done.stderr[-300:] or (
+        f"{len(found)} counted; most waits " + max((v[0], k) for k, v in found.items())[1]
+        + ", most arrays " + max((v[1], k) for k, v in found.items())[1]))
+    for name in ("primal.solve", "attention.layer.primal_attention",
+                 "attention.gradients.primal_attention_vjp", "large.golub_kahan"):
+        if name in found:
+            check(f"{name}: waits, arrays", None, "{}, {}".format(*found[name]))
 
 
 def times(cupy, sizes):
@@ -303,7 +319,7 @@ def main():
 
     for step in ((environment,), (correctness, cupy, dry), (suite, dry), (refusals, cupy),
                  (gradients, cupy), (tf32, cupy, n, dry), (determinism, cupy, n // 8),
-                 (memory, cupy, n // 2), (synchronisations, cupy, n),
+                 (memory, cupy, n // 2), (launches,),
                  (times, cupy, [64] if dry else [512, 2048])):
         guarded(*step)
     print("\n| check | | found |\n|---|---|---|")

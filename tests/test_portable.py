@@ -5,6 +5,7 @@ user who has one. What a name computes there is what tests/gpu_check.py is for.
 """
 import ast
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -197,7 +198,33 @@ def test_gpu_check_can_fail(code, line):
     assert status == 1 and line in output, output
 
 
-def test_lesson_12_where_there_is_a_gpu():
+# What grows with the size, and why; all other public functions wait and ask for arrays as often at
+# any size: on a GPU each costs some ten microseconds.
+GROW = {"kernels.gram": "calls the reader's function once for each entry",
+        "large.golub_kahan": "builds blocks until the residual is small",
+        "attention.layer.running_mean": "sums of sums of 64 rows: a level for each power of 64"}
+
+
+def test_waits_and_arrays_on_a_gpu():
+    """Finiteness is looked at once for all arguments and once for the result, and no loop is over rows.
+
+    Most waits at n = 64 that are not such a look: ranks, gates, signs, padding, ranges of squares.
+    """
+    code = "import json, gpu_check; print(json.dumps([gpu_check.counts(n) for n in (64, 512)]))"
+    status, output = with_stand_in(code)
+    assert status == 0, output
+    small, large = json.loads(output)
+    assert {name for name in small if small[name] != large[name]} == set(GROW) - {"kernels.gram"}
+    waits, arrays = ({name: found[i] for name, found in large.items() if name not in GROW}
+                     for i in (0, 1))
+    assert max(arrays.values()) <= 130, max(arrays.items(), key=lambda x: x[1])
+    assert {name: n for name, n in waits.items() if n > 9} == {
+        "attention.gradients.approximation_loss_vjp": 16}
+    assert large["attention.layer.running_mean"][0] == small["attention.layer.running_mean"][0] == 2
+    assert large["large.golub_kahan"][0] <= 6 * 10              # 10 blocks, 4 looks each and a few
+
+
+def test_lesson_15_where_there_is_a_gpu():
     """Its GPU cells, which are skipped elsewhere, on the stand-in."""
     lesson = FOLDER.parent / "tutorials" / "15_the_same_code_on_a_gpu.py"
     if not lesson.exists():
@@ -205,3 +232,26 @@ def test_lesson_12_where_there_is_a_gpu():
     status, output = with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"
                                    f"runpy.run_path({str(lesson)!r}, run_name='__main__')")
     assert status == 0 and "sigma on GPU and CPU" in output and "skipped" not in output, output
+
+
+def test_a_decomposition_that_fails_on_a_gpu_raises():
+    """CuPy answers a failure of cuSOLVER with garbage unless it is told to raise."""
+    fail = "import cupy_stand_in, numpy as np; cupy = cupy_stand_in.install()\n" \
+        "def failed(*args, **options): raise np.linalg.LinAlgError('no convergence')\n" \
+        "failed.__name__ = 'svd'\n" \
+        "cupy.linalg.svd = cupy_stand_in._function(cupy_stand_in._silently(failed))\n" \
+        "from ksvd_ref import dual\ndual.solve(cupy.asarray(np.eye(3)))"
+    status, output = with_stand_in(fail)
+    assert status == 1 and "LinAlgError: no convergence" in output, output
+
+
+@pytest.mark.parametrize("shape", [(50_000, 10), (10, 46_341), (17_000, 17_000)])
+def test_an_svd_that_is_too_large_for_cupy_is_refused(shape):
+    """Before it starts, with the way to take."""
+    code = "import cupy_stand_in, types; cupy = cupy_stand_in.install()\n" \
+        "from ksvd_ref import linalg\n" \
+        "class A(cupy.ndarray):\n    def __init__(self): pass\n" \
+        f"    __del__, shape = lambda self: None, {shape}\n" \
+        "linalg.svd(A())"
+    status, output = with_stand_in(code)
+    assert status == 1 and "counts in 32 bits" in output and "large.golub_kahan" in output, output

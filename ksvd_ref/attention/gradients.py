@@ -9,7 +9,7 @@ No equation: they are derivatives of what has one. What is refused: inputs.py.
 """
 import math
 
-from ..backend import like, namespace
+from ..backend import like, namespace, on_gpu
 from ..inputs import arrays, integer
 from .filters import shown, steps, visible
 from .layer import (LAYER, WEIGHTS, PrimalWeights, Scores, _count, _even_grid, _fitting, _in_range,
@@ -84,9 +84,9 @@ def _room(A):
 
 
 def _blocks(X, size=2 ** 18):
-    """Slices of the rows of X, so short that what is made of them stays in the cache."""
+    """Slices of the rows of X, so short that what is made of them stays in the cache of a CPU."""
     N = X.shape[-2]
-    rows = max(128, size * N // math.prod(X.shape))
+    rows = N if on_gpu(namespace(X)) else max(128, size * N // math.prod(X.shape))
     return [slice(i, min(i + rows, N)) for i in range(0, N, rows)]
 
 

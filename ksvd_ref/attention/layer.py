@@ -20,7 +20,7 @@ import numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
-from ..backend import like, namespace
+from ..backend import like, namespace, on_gpu
 from ..inputs import TOO_LARGE, arrays, as_array, integer
 from .filters import shown, steps, visible
 
@@ -156,6 +156,8 @@ def _in_range(X):
 
 @primitive
 def _squares(X):            # a product of rows and columns makes no array of the size of X
+    if on_gpu(namespace(X)):                        # that would be one launch for each row
+        return namespace(X).sum(X * X, axis=-1, keepdims=True)
     return (X[..., None, :] @ X[..., :, None])[..., 0]
 
 
@@ -186,13 +188,17 @@ def _count(X, mask):
 @primitive
 def _running_sum(X):
     """Sums of the steps up to each one, in blocks: one triangle of ones would be N x N."""
-    xp, N, block = namespace(X), X.shape[-2], 64
-    total, carry = xp.zeros_like(X), 0.0
-    ones = xp.tril(xp.ones((block, block), **like(X)))
-    for i in range(0, N, block):
-        n = min(block, N - i)
-        total[..., i:i+n, :] = rows = ones[:n, :n] @ X[..., i:i+n, :] + carry
-        carry = rows[..., n-1:, :]
+    xp, (*batch, N, d), block = namespace(X), X.shape, 64
+    ones = xp.tril(xp.ones((min(N, block), min(N, block)), **like(X)))
+    if N <= block:
+        return ones @ X
+    m, total = N // block, xp.zeros_like(X)
+    rows = ones @ xp.reshape(X[..., :m * block, :], (*batch, m, block, d))
+    rows[..., 1:, :, :] += _running_sum(rows[..., :-1, -1, :])[..., None, :]    # the blocks before
+    total[..., :m * block, :] = xp.reshape(rows, (*batch, m * block, d))
+    if m * block < N:
+        n = N - m * block
+        total[..., -n:, :] = ones[:n, :n] @ X[..., -n:, :] + rows[..., -1, -1:, :]
     return total
 
 
