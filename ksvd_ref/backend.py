@@ -66,7 +66,7 @@ def like(x):
 
 
 def on_gpu(xp):
-    """Whether a library computes on a GPU, where one large product is cheap and many small ones dear.
+    """Whether a library computes on a GPU, where many small products cost more than a large one.
 
     >>> on_gpu(np)
     False

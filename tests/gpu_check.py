@@ -4,8 +4,8 @@
     python tests/gpu_check.py --dry-run     # on any machine: tests the checks, proves nothing
 
 Every public function, the course apart, against NumPy float64 on the same numbers;
-refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory; waits and
-arrays; times. One line for each check, a table at the end, exit code 0 if all passed.
+refusals; analytic gradients; whether float32 is float32 and not TF32; determinism; memory;
+waits and arrays; times. One line for each check, a table at the end, exit code 0 if all passed.
 Commit the table.
 """
 import argparse

@@ -206,7 +206,7 @@ GROW = {"kernels.gram": "calls the reader's function once for each entry",
 
 
 def test_waits_and_arrays_on_a_gpu():
-    """Finiteness is looked at once for all arguments and once for the result, and no loop is over rows.
+    """Finiteness is looked at once for all arguments and once for the result; no loop is over rows.
 
     Most waits at n = 64 that are not such a look: ranks, gates, signs, padding, ranges of squares.
     """
