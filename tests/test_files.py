@@ -280,12 +280,12 @@ def test_structured_arrays(tmp_path):
 
 
 def test_only_what_is_wanted_is_unpacked(tmp_path, monkeypatch):
-    """The header of a member says its shape; 800 MB of zeros are 1 MB that nobody unpacks."""
+    """The header of a member says its shape; 80 MB of zeros are 0.1 MB that nobody unpacks."""
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("big.npy", "w", force_zip64=True) as stream:
             np.lib.format.write_array_header_1_0(
-                stream, {"descr": "<f8", "fortran_order": False, "shape": (10000, 10000)})
-            for _ in range(100):
+                stream, {"descr": "<f8", "fortran_order": False, "shape": (1000, 10000)})
+            for _ in range(10):
                 stream.write(bytes(8 * 10 ** 6))
         with archive.open("K.npy", "w") as stream:
             np.save(stream, A)
@@ -294,7 +294,7 @@ def test_only_what_is_wanted_is_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(zipfile.ZipExtFile, "read",
                         lambda stream, n=-1: asked.append(n) or read(stream, n))
     found = files.read(tmp_path / "x.npz").arrays
-    assert found["big"].shape == (10000, 10000)
+    assert found["big"].shape == (1000, 10000)
     np.testing.assert_array_equal(found["K"].load(), A)
     assert max(asked) < 1000 and min(asked) >= 0
 

@@ -167,7 +167,7 @@ def bad_files():
     np.save("three-d.npy", np.ones((2, 2, 2)))
     np.save("empty.npy", np.ones((0, 3)))
     np.save("zero.npy", np.zeros((3, 3)))
-    np.save("large.npy", np.zeros((8000, 8000), dtype=bool))
+    np.lib.format.open_memmap("large.npy", "w+", bool, (8000, 8000))       # a hole, not 64 MB
     np.save("heads.npy", np.ones((2, 3, 4, 4)))
     np.save("masked.npy", [[1.0, -np.inf], [2.0, -np.inf]])
     np.savez("heads.npz", Q=np.ones((2, 3, 4)), K=np.ones((3, 4)))

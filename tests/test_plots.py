@@ -91,7 +91,7 @@ def test_every_scale(scale, tmp_path):
     K = np.array([[1.5, -3.0, 2.0], [0.0, 1.0, 1.0]])
     H_e, sigma, H_r = dual.solve(K)
     figure = plots.overview(K * scale, sigma * scale, K @ H_r * scale, K.T @ H_e * scale)
-    figure.savefig(tmp_path / "x.png")
+    figure.savefig(tmp_path / "x.png", dpi=30)
     axes = figure.axes[:4]
     unit = "" if scale == 1.0 else f" in 1e{round(np.log10(scale))}"
     np.testing.assert_allclose(axes[0].images[0].get_array(), K, rtol=1e-14)

@@ -234,12 +234,12 @@ def write_table(part, lines, seeds):
             f"{versions}, one BLAS thread",
             "score: bits per character" if part == "characters" else "score: % exact match"]
     text = "".join(f"# {line}\n" for line in head) + ",".join(HEADER) + "\n" + "".join(lines)
-    (TABLES / f"11_{part}.csv").write_text(text)
+    (TABLES / f"09_{part}.csv").write_text(text)
 
 
 def read_table(part, column="score"):
     """Scores, or another column, by arm, in the order of the seeds."""
-    lines = (TABLES / f"11_{part}.csv").read_text().splitlines()
+    lines = (TABLES / f"09_{part}.csv").read_text().splitlines()
     scores = {}
     for line in csv.DictReader(line for line in lines if not line.startswith("#")):
         scores.setdefault(line["arm"], []).append(float(line[column]))
