@@ -69,6 +69,91 @@ def test_frame(path):
     assert text.count("plt.show()") <= 4 and "assert " in text and "if False" not in text
 
 
+# The pace: what a reader meets on the page, in numbers.
+
+LETTERS = {                     # of the notation table, and how prose writes them
+    "Phi": r"\\Phi", "Psi": r"\\Psi", "H_e": "H_e", "H_r": "H_r", "W_e": "W_e", "W_r": "W_r",
+    "sigma": r"\\[sS]igma", "Lambda": r"\\[lL]ambda", "E": r"\bE\b", "R": r"\bR\b"}
+
+
+def cells(path):
+    """(is it code, its lines without the first) of each cell of a lesson."""
+    for cell in re.split(r"^(?=# %%)", path.read_text("utf-8"), flags=re.M)[1:]:
+        first, *lines = cell.rstrip().split("\n")
+        yield "[markdown]" not in first, lines
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_a_page_is_short(path):
+    """120 to 240 lines, cells of 12 lines of code, of 18 with a figure; no lambda with a name."""
+    text = path.read_text("utf-8")
+    assert 120 <= text.count("\n") <= 240
+    assert not re.search(r"^\w[\w, ]* = lambda", text, re.M)
+    for code, lines in cells(path):
+        if code:
+            count = sum(bool(line.strip()) for line in lines)
+            assert count <= (18 if "plt.show()" in lines else 12), "\n".join(lines)
+            assert not [line for line in lines if line.startswith("#")], "teach in the prose"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_a_cell_asserts_or_shows(path):
+    """Or it defines what the next ones use: imports, data, functions; the exercises are stubs."""
+    prose = ""
+    for code, lines in cells(path):
+        body = ast.parse("\n".join(lines)).body if code else []
+        prose += "" if code else "\n".join(lines)
+        defines = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+        for node in body:
+            said = ast.unparse(node)
+            if not isinstance(node, defines) and re.search(r"\bassert\b|print\(|\.show\(|assert_|"
+                                                           r"check\(", said):
+                break
+        else:
+            assert all(isinstance(node, defines) or prose.count("\n") < 40 for node in body), lines
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_at_most_two_tags_a_sentence(path):
+    """A table has as many as it has rows."""
+    for code, lines in cells(path):
+        text = " ".join(line[2:] for line in lines if line[:3] != "# |") if not code else ""
+        for sentence in re.split(r"(?<=[.:;?])\s", re.sub(r"([KS])\.(?=\d)", r"\1·", text)):
+            assert len(re.findall(r"\b(?:[KS]·|[VD])\d+\b", sentence)) <= 2, sentence
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_a_letter_is_named_before_it_is_used(path):
+    prose = ""
+    for code, lines in cells(path):
+        if not code:
+            prose += "\n".join(lines)
+            continue
+        used = {node.id for node in ast.walk(ast.parse("\n".join(lines)))
+                if isinstance(node, ast.Name)}
+        for letter in used & set(LETTERS):
+            assert re.search(LETTERS[letter], prose), f"{letter}: {lines[0]}"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_in_short(path):
+    """A summary with its equations, before the exercises."""
+    text = path.read_text("utf-8")
+    short = text.partition("\n# ## In short\n")[2].partition("\n# ## ")[0]
+    assert short and short.count("$") >= 4 and "## Exercises" in text.partition("In short")[2]
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_an_exercise_has_its_cell_and_its_check(path):
+    found = list(cells(path))
+    for (_, said), (_, stub), (_, check) in zip(found, found[1:], found[2:]):
+        exercise = re.match(r"# \*\*E(\d+\.\d+)\*\*", said[0] if said else "")
+        if exercise:
+            function = re.search(r"^def (\w+)\(", "\n".join(stub), re.M)[1]
+            assert f"Exercise {exercise[1]}:" in "\n".join(stub)
+            assert check[0] == f'exercises.check("{exercise[1]}", {function})', check
+
+
 def test_a_lesson_that_is_wrong_fails(tmp_path):
     """The lessons check the package: a one-sided sign flip in dual.solve stops the first one."""
     code = "import ksvd_ref.dual as d, runpy; solve = d.solve\n" \

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import dual, linalg
-from ksvd_ref.course import datasets, plots
+from ksvd_ref.course import datasets, exercises, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
 # %% [markdown]
@@ -230,24 +230,38 @@ plt.show()
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("1.1", left_partners)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
-# - **E1.2** (about 2 lines) Predict: how many eigenvalues of the block matrix are > 0, 0, < 0?
-# - **E1.3** (about 5 lines, a proof by numbers) Start from column weights $h$ and let rows and
-#   columns answer each other, scaled to length 1 each time. Which pair comes out, and how fast?
+# %% [markdown]
+# **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
 # %%
 def left_partners(K, sigma, H_r):
     raise NotImplementedError("Exercise 1.1: H_e (N, s) from one of the two equations")
 
 
+# %%
+exercises.check("1.1", left_partners)
+
+
+# %% [markdown]
+# **E1.2** (about 2 lines) Predict: how many eigenvalues of the block matrix are > 0, 0, < 0?
+# %%
 def block_inertia(K):
     raise NotImplementedError("Exercise 1.2: the three counts (positive, zero, negative)")
 
 
+# %%
+exercises.check("1.2", block_inertia)
+
+
+# %% [markdown]
+# **E1.3** (about 5 lines, a proof by numbers) Start from column weights $h$ and let rows and
+# columns answer each other, scaled to length 1 each time. Which pair comes out, and how fast?
+# %%
 def mutual_weights(K, h, steps):
     raise NotImplementedError("Exercise 1.3: unit vectors (h_e, h_r) after `steps` rounds")
 
 
+# %%
+exercises.check("1.3", mutual_weights)
 # %% [markdown]
 # Three questions without code.
 #

@@ -17,7 +17,7 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import dual, primal
-from ksvd_ref.course import datasets, plots
+from ksvd_ref.course import datasets, exercises, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(3)
@@ -252,26 +252,40 @@ assert abs(np.linalg.norm(K, 2) - sigma[0]) < 1e-13 * sigma[0]
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("2.1", mend_signs)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E2.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
-#   for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
-# - **E2.2** (about 3 lines) The weights of the kernel SVD, all components, at the scale $\Delta$
-#   for which $K = ER^\top$.
-# - **E2.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
-#   solution at an unknown scale $\Delta$, in any order of the components.
+# %% [markdown]
+# **E2.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
+# for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.
 # %%
 def mend_signs(K, H_e, H_r):
     raise NotImplementedError("Exercise 2.1: the H_r whose pairs fit H_e")
 
 
+# %%
+exercises.check("2.1", mend_signs)
+
+
+# %% [markdown]
+# **E2.2** (about 3 lines) The weights of the kernel SVD, all components, at the scale $\Delta$
+# for which $K = ER^\top$.
+# %%
 def balanced_weights(Phi, Psi):
     raise NotImplementedError("Exercise 2.2: W_e and W_r with (Phi W_e) (Psi W_r)^T = K")
 
 
+# %%
+exercises.check("2.2", balanced_weights)
+
+
+# %% [markdown]
+# **E2.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
+# solution at an unknown scale $\Delta$, in any order of the components.
+# %%
 def weights_of(E, H_e):
     raise NotImplementedError("Exercise 2.3: the diagonal of Lambda, from K.13")
 
 
+# %%
+exercises.check("2.3", weights_of)
 # %% [markdown]
 # Three questions without code.
 #

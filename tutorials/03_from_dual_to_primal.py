@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import dual, features, kernels, primal
-from ksvd_ref.course import datasets, plots
+from ksvd_ref.course import datasets, exercises, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(4)
@@ -226,24 +226,38 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("3.1", score_new_row)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E3.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
-# - **E3.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
-# - **E3.3** (about 2 lines, a proof by numbers) From any matrix $Z$ of the shape of $A^\top$, make
-#   a $C$ with $ACA = A$ that depends on $Z$, for any $A$ that has no inverse.
+# %% [markdown]
+# **E3.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
 # %%
 def score_new_row(phi_new, H_r, Psi):
     raise NotImplementedError("Exercise 3.1: two products, no kernel matrix of all rows")
 
 
+# %%
+exercises.check("3.1", score_new_row)
+
+
+# %% [markdown]
+# **E3.2** (1 line) Predict, then run: the weights of $(\Phi T, \Psi T^{-\top})$.
+# %%
 def turned_weights(W_e, W_r, T):
     raise NotImplementedError("Exercise 3.2: W_e and W_r in the new coordinates")
 
 
+# %%
+exercises.check("3.2", turned_weights)
+
+
+# %% [markdown]
+# **E3.3** (about 2 lines, a proof by numbers) From any matrix $Z$ of the shape of $A^\top$, make
+# a $C$ with $ACA = A$ that depends on $Z$, for any $A$ that has no inverse.
+# %%
 def generalised_inverse(A, Z):
     raise NotImplementedError("Exercise 3.3: the pseudo-inverse and something that A C A ignores")
 
 
+# %%
+exercises.check("3.3", generalised_inverse)
 # %% [markdown]
 # Three questions without code.
 #

@@ -15,7 +15,7 @@ import numpy as np
 from autograd import grad, hessian
 
 from ksvd_ref import primal
-from ksvd_ref.course import datasets
+from ksvd_ref.course import datasets, exercises
 
 plt.style.use("ksvd_ref.data.ksvd")
 close = lambda a, b, tolerance=1e-12: np.abs(np.subtract(a, b)).max() < tolerance   # eps: 1e-16
@@ -335,25 +335,39 @@ assert close(np.mean(slopes, axis=0), 0, 1e-9) and np.abs(slopes[0]).max() > 1
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("4.1", zero_factor)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E4.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
-#   weights with $\mathrm{tr}(W_e^\top W_r) > 0$?
-# - **E4.2** (about 4 lines, a proof by numbers) The inertia at full column rank, any $\lambda > 0$.
-# - **E4.3** (about 6 lines) Iterate with $s$ + `extra` columns. Then the SVD of
-#   $K^\top A = \Psi(\Phi^\top A)$, $A = \mathrm{orth}(\Phi W_e)$, turns $A$ into $H_e$.
+# %% [markdown]
+# **E4.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
+# weights with $\mathrm{tr}(W_e^\top W_r) > 0$?
 # %%
 def zero_factor(W_e, W_r, Lambda, Phi, Psi):
     raise NotImplementedError("Exercise 4.1: the factor of Lambda that makes J zero")
 
 
+# %%
+exercises.check("4.1", zero_factor)
+
+
+# %% [markdown]
+# **E4.2** (about 4 lines, a proof by numbers) The inertia at full column rank, any $\lambda > 0$.
+# %%
 def inertia_of(lam, sigma):
     raise NotImplementedError("Exercise 4.2: (positive, zero, negative), from lam and sigma alone")
 
 
+# %%
+exercises.check("4.2", inertia_of)
+
+
+# %% [markdown]
+# **E4.3** (about 6 lines) Iterate with $s$ + `extra` columns. Then the SVD of
+# $K^\top A = \Psi(\Phi^\top A)$, $A = \mathrm{orth}(\Phi W_e)$, turns $A$ into $H_e$.
+# %%
 def leading(Phi, Psi, s, extra, steps, seed=0):
     raise NotImplementedError("Exercise 4.3: W_e, sigma, W_r of the s leading components")
 
 
+# %%
+exercises.check("4.3", leading)
 # %% [markdown]
 # Three questions without code.
 #

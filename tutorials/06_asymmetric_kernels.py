@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import dual, kernels
-from ksvd_ref.course import datasets
+from ksvd_ref.course import datasets, exercises
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(0)
@@ -252,26 +252,40 @@ plt.show()
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("6.1", predicted_rank)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E6.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
-#   in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in
-#   exact arithmetic.
-# - **E6.2** (1 line) New rows, centred from kernel values alone. Do not call `center_rows`.
-# - **E6.3** (about 4 lines, a proof by numbers) Scale rows and columns of a positive square matrix
-#   until both sum to 1, and see $\sigma_1$ become 1.
+# %% [markdown]
+# **E6.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
+# in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in
+# exact arithmetic.
 # %%
 def predicted_rank(name, N, M, d):
     raise NotImplementedError("Exercise 6.1: the number of features, and what else limits a rank")
 
 
+# %%
+exercises.check("6.1", predicted_rank)
+
+
+# %% [markdown]
+# **E6.2** (1 line) New rows, centred from kernel values alone. Do not call `center_rows`.
+# %%
 def centred_rows(K_new, K):
     raise NotImplementedError("Exercise 6.2: K_new (n, M) without three means; which of them?")
 
 
+# %%
+exercises.check("6.2", centred_rows)
+
+
+# %% [markdown]
+# **E6.3** (about 4 lines, a proof by numbers) Scale rows and columns of a positive square matrix
+# until both sum to 1, and see $\sigma_1$ become 1.
+# %%
 def doubly_stochastic(G, rounds):
     raise NotImplementedError("Exercise 6.3: divide by row sums and column sums in turn")
 
 
+# %%
+exercises.check("6.3", doubly_stochastic)
 # %% [markdown]
 # Three questions without code.
 #

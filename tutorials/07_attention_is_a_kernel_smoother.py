@@ -21,7 +21,7 @@ from ksvd_ref.attention.filters import causal, memory, strided, window
 from ksvd_ref.attention.positions import (absolute, bucketed, offset_table, relative, rotary,
                                           sinusoids, turned)
 from ksvd_ref.attention.smoother import attention, linear_attention, weights
-from ksvd_ref.course import datasets
+from ksvd_ref.course import datasets, exercises
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(0)
@@ -350,32 +350,50 @@ for other, covariance in ((e, 1), (g, 0), (-e, -1)):
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("7.1", rbf_as_exponential)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
-# - **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, from their
-#   outputs: the square of their mean bias, their mean variance and the mean covariance of their
-#   pairs, each with its factor. Means over the draws divide by the draws, not by draws - 1.
-# - **E7.3** (about 7 lines) Causal attention with features, by a running state.
-# - **E7.4** (about 8 lines) Predict, then run: all filters of $n$ tokens that keep equivariance.
-
-
+# %% [markdown]
+# **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
 # %%
 def rbf_as_exponential(K, gamma):
     raise NotImplementedError("Exercise 7.1: (scale, log_factor), from the keys alone")
 
 
+# %%
+exercises.check("7.1", rbf_as_exponential)
+
+
+# %% [markdown]
+# **E7.2** (about 6 lines) The three terms of S.38 for $H$ heads that are averaged, from their
+# outputs: the square of their mean bias, their mean variance and the mean covariance of their
+# pairs, each with its factor. Means over the draws divide by the draws, not by draws - 1.
+# %%
 def ensemble(F, truth):
     raise NotImplementedError("Exercise 7.2: from F (H, draws, points) three terms (points,)")
 
 
+# %%
+exercises.check("7.2", ensemble)
+
+
+# %% [markdown]
+# **E7.3** (about 7 lines) Causal attention with features, by a running state.
+# %%
 def running(phi_Q, phi_K, V):
     raise NotImplementedError("Exercise 7.3: outputs (N, d_v), from states (p, d_v) and (p,)")
 
 
+# %%
+exercises.check("7.3", running)
+
+
+# %% [markdown]
+# **E7.4** (about 8 lines) Predict, then run: all filters of $n$ tokens that keep equivariance.
+# %%
 def equivariant_filters(n):
     raise NotImplementedError("Exercise 7.4: a list of (n, n) boolean masks")
 
 
+# %%
+exercises.check("7.4", equivariant_filters)
 # %% [markdown]
 # Three questions without code.
 #

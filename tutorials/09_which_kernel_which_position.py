@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref.attention import positions, smoother
-from ksvd_ref.course import training, transformer
+from ksvd_ref.course import exercises, training, transformer
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 plt.style.use("ksvd_ref.data.ksvd")
@@ -312,27 +312,43 @@ for part, one, two, said, t in (
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("9.1", greedy)` says whether your
 # answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E9.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
-#   times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if
-#   and only if every token is right when the teacher supplies those before it?
-# - **E9.2** (about 4 lines) A position without parameters, ALiBi (Press et al., 2022): in head
-#   $h = 1, \dots, H$ the logarithm of the second kernel is $-2^{-8h/H}(i-j)$. Write the scores; $x$
-#   stands at the end of $z$. Then predict, and run: `runs["CHARACTERS"]["ALiBi"] =
-#   runs["Arm"](runs["W"], alibi)` and `runs["row"]("characters", "ALiBi", 0)`.
-# - **E9.3** (about 6 lines) Give the untied product what the symmetric one cannot have: a matrix
-#   $W_S$ with $t_jW_S = t_{j+1}$, so that $\langle t_i, t_jW_S\rangle$ is largest at $j = i-1$.
+# %% [markdown]
+# **E9.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
+# times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if
+# and only if every token is right when the teacher supplies those before it?
 # %%
 def greedy(logits, start, length):
     raise NotImplementedError("Exercise 9.1: start (batch, 1) grows to (batch, 1 + length)")
 
 
+# %%
+exercises.check("9.1", greedy)
+
+
+# %% [markdown]
+# **E9.2** (about 4 lines) A position without parameters, ALiBi (Press et al., 2022): in head
+# $h = 1, \dots, H$ the logarithm of the second kernel is $-2^{-8h/H}(i-j)$. Write the scores; $x$
+# stands at the end of $z$. Then predict, and run: `runs["CHARACTERS"]["ALiBi"] =
+# runs["Arm"](runs["W"], alibi)` and `runs["row"]("characters", "ALiBi", 0)`.
+# %%
 def alibi(x, z, params, heads):
     raise NotImplementedError("Exercise 9.2: Q, K and a log factor (heads, N, M)")
 
 
+# %%
+exercises.check("9.2", alibi)
+
+
+# %% [markdown]
+# **E9.3** (about 6 lines) Give the untied product what the symmetric one cannot have: a matrix
+# $W_S$ with $t_jW_S = t_{j+1}$, so that $\langle t_i, t_jW_S\rangle$ is largest at $j = i-1$.
+# %%
 def one_step(d):
     raise NotImplementedError("Exercise 9.3: a rotation of each pair (sin, cos)")
+
+
+# %%
+exercises.check("9.3", one_step)
 # %% [markdown]
 # Three questions without code.
 #

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import dual, kernels, primal
-from ksvd_ref.course import datasets, plots
+from ksvd_ref.course import datasets, exercises, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(8)
@@ -214,27 +214,41 @@ plt.show()
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("10.1", components_for)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E10.1** (about 2 lines) The smallest number of components that hold a given share of
-#   $\sum\sigma^2$.
-# - **E10.2** (about 2 lines, a proof by numbers) The symmetric matrix closest to $A$ in the
-#   Frobenius norm, and its distance.
-# - **E10.3** (about 4 lines) Component $l$ of $A$, from 0: the $n$ rows that ask most and the $n$
-#   columns that are asked most, strongest first. Fix the sign, then predict what goes wrong if
-#   each side gets its own.
+# %% [markdown]
+# **E10.1** (about 2 lines) The smallest number of components that hold a given share of
+# $\sum\sigma^2$.
 # %%
 def components_for(A, share):
     raise NotImplementedError("Exercise 10.1: an integer, 1 or more")
 
 
+# %%
+exercises.check("10.1", components_for)
+
+
+# %% [markdown]
+# **E10.2** (about 2 lines, a proof by numbers) The symmetric matrix closest to $A$ in the
+# Frobenius norm, and its distance.
+# %%
 def nearest_symmetric(A):
     raise NotImplementedError("Exercise 10.2: the matrix and the distance")
 
 
+# %%
+exercises.check("10.2", nearest_symmetric)
+
+
+# %% [markdown]
+# **E10.3** (about 4 lines) Component $l$ of $A$, from 0: the $n$ rows that ask most and the $n$
+# columns that are asked most, strongest first. Fix the sign, then predict what goes wrong if
+# each side gets its own.
+# %%
 def ask_and_asked(A, l, n):
     raise NotImplementedError("Exercise 10.3: two integer arrays (n,), the largest |h_e| positive")
 
 
+# %%
+exercises.check("10.3", ask_and_asked)
 # %% [markdown]
 # Three questions without code.
 #

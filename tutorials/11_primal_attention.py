@@ -17,7 +17,7 @@ import numpy as np
 
 from ksvd_ref import attention, dual, features, primal
 from ksvd_ref.attention import smoother
-from ksvd_ref.course import datasets, plots
+from ksvd_ref.course import datasets, exercises, plots
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(9)
@@ -238,25 +238,39 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("11.1", layer_of_one_head)` says
 # whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E11.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
-# - **E11.2** (about 1 line) Predict, then run: the singular values that trained weights of the
-#   published code stand for, if its loss is at a stationary point.
-# - **E11.3** (about 5 lines, a proof by numbers) Change $W_e$ and $W_r$ so that
-#   $\mathrm{tr}(W_e^\top W_r)$ takes a given value, and $F^\top W_e$, $F^\top W_r$ stay ($n > p$).
+# %% [markdown]
+# **E11.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # %%
 def layer_of_one_head(Q, K, W_e, W_r, W_o, b_o, F=None):
     raise NotImplementedError("Exercise 11.1: the output (N, d_v)")
 
 
+# %%
+exercises.check("11.1", layer_of_one_head)
+
+
+# %% [markdown]
+# **E11.2** (about 1 line) Predict, then run: the singular values that trained weights of the
+# published code stand for, if its loss is at a stationary point.
+# %%
 def sigma_of_published(Lambda, N):
     raise NotImplementedError("Exercise 11.2: from Lambda and the number of tokens")
 
 
+# %%
+exercises.check("11.2", sigma_of_published)
+
+
+# %% [markdown]
+# **E11.3** (about 5 lines, a proof by numbers) Change $W_e$ and $W_r$ so that
+# $\mathrm{tr}(W_e^\top W_r)$ takes a given value, and $F^\top W_e$, $F^\top W_r$ stay ($n > p$).
+# %%
 def move_the_trace(W_e, W_r, F, value):
     raise NotImplementedError("Exercise 11.3: new W_e and W_r")
 
 
+# %%
+exercises.check("11.3", move_the_trace)
 # %% [markdown]
 # Three questions without code.
 #

@@ -28,7 +28,7 @@ import numpy as np
 
 from ksvd_ref import attention, dual, primal
 from ksvd_ref.attention import smoother
-from ksvd_ref.course import training, transformer
+from ksvd_ref.course import exercises, training, transformer
 
 HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 plt.style.use("ksvd_ref.data.ksvd")
@@ -322,25 +322,41 @@ assert history[-1][1] > majority + 50
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("12.1", standardise)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E12.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
-#   for each coefficient, and leave zeros at the padded ones.
-# - **E12.2** (about 3 lines) The KSVD loss of several layers, as the paper adds it, from a list of
-#   (scores, weights, mask), one for each layer. Use `attention.published_loss`.
-# - **E12.3** (about 2 lines, a proof by numbers) Predict how $J_b$ (K.31) changes if $W_e$ and
-#   $W_r$ are multiplied by $c$. Then write weights with which it is $c^2$ times what it was, for
-#   every series, and the output of the layer what it was, whatever the data.
+# %% [markdown]
+# **E12.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
+# for each coefficient, and leave zeros at the padded ones.
 # %%
 def standardise(X, mask):
     raise NotImplementedError("Exercise 12.1: from (n, N, c) and (n, N) to (n, N, c)")
 
 
+# %%
+exercises.check("12.1", standardise)
+
+
+# %% [markdown]
+# **E12.2** (about 3 lines) The KSVD loss of several layers, as the paper adds it, from a list of
+# (scores, weights, mask), one for each layer. Use `attention.published_loss`.
+# %%
 def penalty_of(layers, eta):
     raise NotImplementedError("Exercise 12.2: eta times a sum over the layers")
 
 
+# %%
+exercises.check("12.2", penalty_of)
+
+
+# %% [markdown]
+# **E12.3** (about 2 lines, a proof by numbers) Predict how $J_b$ (K.31) changes if $W_e$ and
+# $W_r$ are multiplied by $c$. Then write weights with which it is $c^2$ times what it was, for
+# every series, and the output of the layer what it was, whatever the data.
+# %%
 def shrink(weights, c):
     raise NotImplementedError("Exercise 12.3: PrimalWeights, by weights._replace(W_e=..., ...)")
+
+
+# %%
+exercises.check("12.3", shrink)
 # %% [markdown]
 # Three questions without code.
 #

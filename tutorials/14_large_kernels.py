@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import dual, kernels, large, nystrom, primal
+from ksvd_ref.course import exercises
 
 plt.style.use("ksvd_ref.data.ksvd")
 rng = np.random.default_rng(6)
@@ -257,25 +258,39 @@ plt.show()
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("14.1", kappa_seen)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E14.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
-#   and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
-# - **E14.2** (1 line) The triangle of two triangles, without `large.merge`.
-# - **E14.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
-#   leaves out $\tilde\sigma \le \tilde\sigma_1\max(n, m)\,\varepsilon$ of the corner.
+# %% [markdown]
+# **E14.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
+# and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
 # %%
 def kappa_seen(G_phi, G_psi, s):
     raise NotImplementedError("Exercise 14.1: two norms and sigma_s, all from eigenvalues")
 
 
+# %%
+exercises.check("14.1", kappa_seen)
+
+
+# %% [markdown]
+# **E14.2** (1 line) The triangle of two triangles, without `large.merge`.
+# %%
 def merge(R_1, R_2):
     raise NotImplementedError("Exercise 14.2: an R with R^T R = R_1^T R_1 + R_2^T R_2")
 
 
+# %%
+exercises.check("14.2", merge)
+
+
+# %% [markdown]
+# **E14.3** (about 4 lines, a proof by numbers) $\hat K$ from the three pieces; your pseudo-inverse
+# leaves out $\tilde\sigma \le \tilde\sigma_1\max(n, m)\,\varepsilon$ of the corner.
+# %%
 def from_landmarks(K_rows, K_landmarks, K_cols):
     raise NotImplementedError("Exercise 14.3: svd of the corner, a cut, three products")
 
 
+# %%
+exercises.check("14.3", from_landmarks)
 # %% [markdown]
 # Three questions without code.
 #

@@ -20,6 +20,7 @@ import numpy as np
 from autograd import grad
 
 from ksvd_ref import backend, dual, kernels, large, primal
+from ksvd_ref.course import exercises
 from ksvd_ref.attention import smoother
 
 plt.style.use("ksvd_ref.data.ksvd")
@@ -221,26 +222,42 @@ plt.show()
 # ## Exercises
 # With `from ksvd_ref.course import exercises`, `exercises.check("15.1", column_norms)` says whether
 # your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
-#
-# - **E15.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
-#   tries NumPy, autograd and a pretended device.
-# - **E15.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left
-#   projectors and the products agree to `tol`, whatever the signs and the basis of a repeated
-#   $\sigma$.
-# - **E15.3** (about 2 lines) Predict which of `A + c`, `A + c * np.eye(n)`, `A + c * xp.eye(n)` and
-#   `A[i, i] += c` is $A + cI$ on every library. Then write the line that is, for a square $A$ of
-#   any library, dtype and device.
+# %% [markdown]
+# **E15.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
+# tries NumPy, autograd and a pretended device.
 # %%
 def column_norms(A):
     raise NotImplementedError("Exercise 15.1: begin with xp = namespace(A); no linalg.norm")
 
 
+# %%
+exercises.check("15.1", column_norms)
+
+
+# %% [markdown]
+# **E15.2** (about 3 lines) Do two duals hold the same answer? True if $\sigma$, the left
+# projectors and the products agree to `tol`, whatever the signs and the basis of a repeated
+# $\sigma$.
+# %%
 def same_answer(one, other, tol):
     raise NotImplementedError("Exercise 15.2: three comparisons, none of single vectors")
 
 
+# %%
+exercises.check("15.2", same_answer)
+
+
+# %% [markdown]
+# **E15.3** (about 2 lines) Predict which of `A + c`, `A + c * np.eye(n)`, `A + c * xp.eye(n)` and
+# `A[i, i] += c` is $A + cI$ on every library. Then write the line that is, for a square $A$ of
+# any library, dtype and device.
+# %%
 def ridge(A, c):
     raise NotImplementedError("Exercise 15.3: the identity must be like A, see backend.like")
+
+
+# %%
+exercises.check("15.3", ridge)
 # %% [markdown]
 # Three questions without code.
 #

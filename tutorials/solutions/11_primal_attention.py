@@ -127,21 +127,21 @@ def check_11_3(function):
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "11.1": (layer_of_one_head,
-            lambda Q, K, W_e, W_r, W_o, b_o, F: np.hstack([Q @ W_e, K @ W_r]) @ W_o + b_o,
-            lambda Q, K, *rest: layer_of_one_head(K, Q, *rest),
-            lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F),
-            lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(
-                Q, K, W_e, W_r, np.roll(W_o, len(W_o) // 2, axis=0), b_o, F)),
+             lambda Q, K, W_e, W_r, W_o, b_o, F: np.hstack([Q @ W_e, K @ W_r]) @ W_o + b_o,
+             lambda Q, K, *rest: layer_of_one_head(K, Q, *rest),
+             lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F),
+             lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(
+                 Q, K, W_e, W_r, np.roll(W_o, len(W_o) // 2, axis=0), b_o, F)),
     "11.2": (sigma_of_published,
-            lambda Lambda, N: 1 / Lambda,
-            lambda Lambda, N: 1 / Lambda ** 2,
-            lambda Lambda, N: Lambda ** 2 / N),
+             lambda Lambda, N: 1 / Lambda,
+             lambda Lambda, N: 1 / Lambda ** 2,
+             lambda Lambda, N: Lambda ** 2 / N),
     "11.3": (move_the_trace,
-            lambda W_e, W_r, F, value: (W_e, W_r),
-            lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
-            along,
-            lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, -value),
-            lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, value + np.sum(W_e * W_r))),
+             lambda W_e, W_r, F, value: (W_e, W_r),
+             lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
+             along,
+             lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, -value),
+             lambda W_e, W_r, F, value: move_the_trace(W_e, W_r, F, value + np.sum(W_e * W_r))),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())

@@ -132,24 +132,24 @@ def check_14_3(function):
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "14.1": (kappa_seen,
-            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, s) ** 2,
-            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, min(s + 1, len(G_phi))),
-            lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, 1)),
+             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, s) ** 2,
+             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, min(s + 1, len(G_phi))),
+             lambda G_phi, G_psi, s: kappa_seen(G_phi, G_psi, 1)),
     "14.2": (merge,
-            by_gram,
-            lambda R_1, R_2: np.linalg.qr(np.vstack([R_1, R_2]))[0],
-            lambda R_1, R_2: merge(R_1, R_2).T,
-            lambda R_1, R_2: np.diag(np.linalg.svd(np.vstack([R_1, R_2]))[1])
-            @ np.linalg.svd(np.vstack([R_1, R_2]))[2],
-            lambda R_1, R_2: R_1 + R_2,
-            lambda R_1, R_2: R_1),
+             by_gram,
+             lambda R_1, R_2: np.linalg.qr(np.vstack([R_1, R_2]))[0],
+             lambda R_1, R_2: merge(R_1, R_2).T,
+             lambda R_1, R_2: np.diag(np.linalg.svd(np.vstack([R_1, R_2]))[1])
+             @ np.linalg.svd(np.vstack([R_1, R_2]))[2],
+             lambda R_1, R_2: R_1 + R_2,
+             lambda R_1, R_2: R_1),
     "14.3": (from_landmarks,
-            lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
-            lambda rows, corner, cols: rows @ np.linalg.inv(corner) @ cols,
-            lambda rows, corner, cols: rows @ (np.linalg.inv if len(corner) == len(corner.T)
-                                               else np.linalg.pinv)(corner) @ cols,
-            lambda rows, corner, cols: rows @ corner.T @ cols,
-            lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]),
+             lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
+             lambda rows, corner, cols: rows @ np.linalg.inv(corner) @ cols,
+             lambda rows, corner, cols: rows @ (np.linalg.inv if len(corner) == len(corner.T)
+                                                else np.linalg.pinv)(corner) @ cols,
+             lambda rows, corner, cols: rows @ corner.T @ cols,
+             lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
