@@ -62,7 +62,7 @@ def test_frame(path):
         assert heading in text, heading
     space = r"\s(?:# )?"
     assert re.search("minutes, and \\d+ more for the exercises".replace(" ", space), text)
-    assert 'With `from ksvd_ref.course import exercises`, `exercises.check("' in text
+    assert "# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.\n" in text
     assert "\n# Three questions without code.\n#\n# 1. " in text
     for formula in re.findall(r"\$\$.*?\$\$", text, re.S):     # a list to Markdown, not a minus
         assert not re.search(r"\n# {1,3}[-+*] ", formula)
@@ -72,7 +72,7 @@ def test_frame(path):
 # The pace: what a reader meets on the page, in numbers.
 
 LETTERS = {                     # of the notation table, and how prose writes them
-    "Phi": r"\\Phi", "Psi": r"\\Psi", "H_e": "H_e", "H_r": "H_r", "W_e": "W_e", "W_r": "W_r",
+    "Phi": r"\\Phi", "Psi": r"\\Psi", "H_e": "[hH]_e", "H_r": "[hH]_r", "W_e": "[wW]_e", "W_r": "[wW]_r",
     "sigma": r"\\[sS]igma", "Lambda": r"\\[lL]ambda", "E": r"\bE\b", "R": r"\bR\b"}
 
 

@@ -250,8 +250,7 @@ assert abs(np.linalg.norm(K, 2) - sigma[0]) < 1e-13 * sigma[0]
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("2.1", mend_signs)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E2.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells
 # for each component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.

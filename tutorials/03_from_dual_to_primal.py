@@ -224,8 +224,7 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # Same kernel, other weights; only the last line is another kernel.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("3.1", score_new_row)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E3.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
 # %%

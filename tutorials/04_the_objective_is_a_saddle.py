@@ -333,8 +333,7 @@ assert close(np.mean(slopes, axis=0), 0, 1e-9) and np.abs(slopes[0]).max() > 1
 # and $J^2$ is cheap and smooth. It is a **regulariser**: $J = 0$ does not make a KSVD.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("4.1", zero_factor)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E4.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for
 # weights with $\mathrm{tr}(W_e^\top W_r) > 0$?

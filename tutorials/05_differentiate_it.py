@@ -204,8 +204,7 @@ plt.show()
 # The picture to remember: a step in $\sigma$, and the angle that jumps behind it.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("5.1", nuclear_gradient)` says
-# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E5.1** (1 line) The gradient of $\sigma_1 + \dots + \sigma_k$ by $K$, from `np.linalg.svd(K)`.
 # %%

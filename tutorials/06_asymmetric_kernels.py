@@ -250,8 +250,7 @@ plt.show()
 # singular value, the second was 10.39.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("6.1", predicted_rank)` says
-# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E6.1** (about 3 lines) Predict, then run: the rank of a kernel matrix of N and M random points
 # in d dimensions, for `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above, in

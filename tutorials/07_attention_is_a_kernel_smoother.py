@@ -348,8 +348,7 @@ for other, covariance in ((e, 1), (g, 0), (-e, -1)):
     assert close(error, 0.3 ** 2 + 1 / 2 + (1 - 1 / 2) * covariance)
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("7.1", rbf_as_exponential)` says
-# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
 # %%

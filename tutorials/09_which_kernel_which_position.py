@@ -310,8 +310,7 @@ for part, one, two, said, t in (
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("9.1", greedy)` says whether your
-# answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E9.1** (about 4 lines) Translate without a teacher: append the best next token, `length`
 # times. `logits(target)` is (batch, n, v) for a target (batch, n). Why is a translation right if

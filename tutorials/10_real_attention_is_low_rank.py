@@ -212,8 +212,7 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("10.1", components_for)` says
-# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E10.1** (about 2 lines) The smallest number of components that hold a given share of
 # $\sum\sigma^2$.

@@ -236,8 +236,7 @@ assert min(shifted, padded) > 0.1 and np.ptp(g) > 0.01
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("11.1", layer_of_one_head)` says
-# whether your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E11.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # %%

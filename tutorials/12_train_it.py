@@ -320,8 +320,7 @@ assert history[-1][1] > majority + 50
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("12.1", standardise)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E12.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps,
 # for each coefficient, and leave zeros at the padded ones.

@@ -256,8 +256,7 @@ plt.show()
 # times the best there, with half as many.
 #
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("14.1", kappa_seen)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E14.1** (about 2 lines) Predict, then run: $\hat\kappa$ for $s$ components from $\Phi^\top\Phi$
 # and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.

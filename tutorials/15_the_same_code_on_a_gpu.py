@@ -220,8 +220,7 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
-# With `from ksvd_ref.course import exercises`, `exercises.check("15.1", column_norms)` says whether
-# your answer is right and, if not, what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E15.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check
 # tries NumPy, autograd and a pretended device.

@@ -50,36 +50,7 @@ def check_1_1(function):
 
 
 # %% [markdown]
-# **E1.2** The rank counts the pairs, and the shape gives the zeros that are left.
-# %%
-def block_inertia(K):
-    r = int(np.linalg.matrix_rank(K))
-    return r, sum(K.shape) - 2 * r, r
-
-
-def check_1_2(function):
-    for name, K in matrices().items():
-        N, M = K.shape
-        value = np.linalg.eigvalsh(np.block([[np.zeros((N, N)), K], [K.T, np.zeros((M, M))]]))
-        noise = 1e-10 * np.abs(value).max()
-        want = [int(np.sum(value > noise)), int(np.sum(np.abs(value) <= noise)),
-                int(np.sum(value < -noise))]
-        got = numbers(function(K), (3,), "the triple of counts").tolist()
-        if sum(got) != N + M:
-            raise AssertionError(f"{name}: {got} are not the {N + M} eigenvalues of a {N + M} x "
-                                 f"{N + M} matrix; each sigma > 0 uses two of them")
-        if got[0] != got[2]:
-            raise AssertionError(f"{name}: {got}, but the eigenvalues come in pairs +sigma, "
-                                 "-sigma: as many are positive as negative")
-        if got == [min(N, M), N + M - 2 * min(N, M), min(N, M)] and got != want:
-            raise AssertionError(f"{name}: {got} would be right at full rank, but the rank is "
-                                 f"{want[0]}")
-        if got != want:
-            raise AssertionError(f"{name}, {N} x {M}: {got} instead of {want}")
-
-
-# %% [markdown]
-# **E1.3** After $t$ rounds $h_r \propto (K^\top K)^t h$. In each round the second component loses
+# **E1.2** After $t$ rounds $h_r \propto (K^\top K)^t h$. In each round the second component loses
 # a factor $(\sigma_2/\sigma_1)^2$ against the first. So the first pair comes out if
 # $\sigma_1 > \sigma_2$ and $h$ is not orthogonal to $h_{r1}$: power iteration on $K^\top K$. Rows
 # answer columns, so it needs no square matrix and keeps the signs together.
@@ -92,7 +63,7 @@ def mutual_weights(K, h, steps):
     return h_e, h_r
 
 
-def check_1_3(function):
+def check_1_2(function):
     for name, K in matrices().items():
         N, M = K.shape
         U, sigma, Vt = np.linalg.svd(K)
@@ -140,12 +111,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda K, sigma, H_r: K @ H_r,
             lambda K, sigma, H_r: K @ H_r / sigma ** 2,
             lambda K, sigma, H_r: K.T @ H_r / sigma if len(K) == len(K.T) else K @ H_r / sigma),
-    "1.2": (block_inertia,
-            lambda K: (min(K.shape), sum(K.shape) - 2 * min(K.shape), min(K.shape)),
-            lambda K: (block_inertia(K)[0], sum(K.shape) - block_inertia(K)[0], 0),
-            lambda K: (block_inertia(K)[0], max(K.shape) - block_inertia(K)[0],
-                       block_inertia(K)[0])),
-    "1.3": (mutual_weights,
+    "1.2": (mutual_weights,
             lambda K, h, steps: (-mutual_weights(K, h, steps)[0], mutual_weights(K, h, steps)[1]),
             lambda K, h, steps: mutual_weights(K, h, steps)[::-1],
             lambda K, h, steps: mutual_weights(K, h, (steps + 1) // 2),
