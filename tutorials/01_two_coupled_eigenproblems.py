@@ -174,17 +174,15 @@ for side, known in (("right", [.962, .869, .948]), ("left", [.976, .833, .938]))
     np.testing.assert_allclose(found, known, atol=0.0105)      # two votes may tip
 # %% [markdown]
 # Two roles tell 96 % and 98 % of the cells, the symmetrised matrix 87 % and 83 %. **But that is the
-# weakest symmetric rival.** The other one is told both roles before they are added up, and has 95 %
-# and 94 %: most of the gap is the choice of the symmetric matrix, not symmetry. And the data set
-# was chosen: on three other graphs that we tried there was no gain, or a loss.
+# weakest symmetric rival.** The other one has 95 % and 94 %: most of the gap is the choice of the
+# symmetric matrix, not symmetry. And the data set was chosen: three others showed no gain.
 # %% Two maps of neurons: all projection neurons are one point as receivers, apart as senders
 figure, axes = plt.subplots(1, 2, figsize=(7, 3))
 for kind, colour, mark in (("Kenyon", "#0072B2", "o"), ("Output", "#000000", "s"),
                            ("Input", "#CC79A7", "D"), ("Projection", "#E69F00", "^")):
     for ax, A in zip(axes, (E, R)):
         ax.scatter(*A[cell == kind[0], 1:3].T, s=14, c=colour, marker=mark, lw=0, label=kind)
-P = cell == "P"
-assert np.abs(R[P, :]).max() < 1e-12 and np.std(E[P, 1:3], axis=0).min() > 0.1
+assert np.abs(R[cell == "P", :]).max() < 1e-12 < 0.1 < np.std(E[cell == "P", 1:3], axis=0).min()
 axes[1].annotate("all projection\nneurons", (0, 0), (-1.6, -1.1), arrowprops={"arrowstyle": "->"})
 axes[0].set(title="as senders", xlabel="component 2", ylabel="component 3")
 axes[1].set(title="as receivers", xlabel="component 2")
