@@ -222,18 +222,6 @@ def balanced_weights(Phi, Psi):
 
 # %%
 exercises.check("2.2", balanced_weights)
-
-
-# %% [markdown]
-# **E2.3** (1 line, a proof by numbers) Return $\Lambda$, 1-d, from $E$ and $H_e$ alone, of a
-# solution at an unknown scale $\Delta$, in any order of the components.
-# %%
-def weights_of(E, H_e):
-    raise NotImplementedError("Exercise 2.3: the diagonal of Lambda, from K.13")
-
-
-# %%
-exercises.check("2.3", weights_of)
 # %% [markdown]
 # Three questions without code.
 #

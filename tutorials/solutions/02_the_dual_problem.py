@@ -80,36 +80,6 @@ def check_2_2(function):
 
 
 # %% [markdown]
-# **E2.3** K.13 says $h_e = \lambda e$ column by column; a least-squares fit of one number. The
-# scale $\Delta$ cancels, which is the proof by numbers that $\Lambda$ does not depend on it.
-# %%
-def weights_of(E, H_e):
-    return np.sum(E * H_e, axis=0) / np.sum(E * E, axis=0)
-
-
-def check_2_3(function):
-    rng = np.random.default_rng(3)
-    for Phi, Psi in matrices():
-        H_e, sigma, H_r = dual.solve(Phi @ Psi.T)
-        order = np.roll(np.arange(len(sigma)), 1)
-        Delta = rng.uniform(0.2, 5.0, len(sigma))
-        H_e, sigma = H_e[:, order], sigma[order]
-        E = H_e * Delta * sigma
-        got = numbers(function(E, H_e * Delta), sigma.shape, "Lambda")
-        same = lambda want: np.abs(got / want - 1).max() < 1e-9
-        if same(sigma):
-            raise AssertionError("this is Sigma; Lambda is its inverse")
-        if np.abs(np.sort(got) * np.sort(sigma)[::-1] - 1).max() < 1e-9 and not same(1 / sigma):
-            raise AssertionError("the right numbers in another order than the columns of E")
-        if same(1 / (Delta * sigma)) or same(Delta / sigma) or same(1 / (Delta ** 2 * sigma)):
-            raise AssertionError("Lambda depends on the scale Delta: it must cancel between E and "
-                                 "H_e, so both are needed in each column")
-        if not same(1 / sigma):
-            raise AssertionError(f"Lambda E differs from H_e: the first weight is {got[0]:.3g}, "
-                                 f"not {1 / sigma[0]:.3g}")
-
-
-# %% [markdown]
 # The questions. 1. $h_{e1}^\top K h_{r2}$ is $\sigma_2 h_{e1}^\top h_{e2}$ and
 # $\sigma_1 h_{r1}^\top h_{r2}$; exchanging 1 and 2 gives the same with $\sigma_1$ and $\sigma_2$
 # exchanged. If they differ, both products are 0. 2. At most five: the rank of $K$ is at most 5, and
@@ -129,11 +99,6 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda Phi, Psi: [W * dual.solve(Phi @ Psi.T).sigma
                               for W in balanced_weights(Phi, Psi)],
             lambda Phi, Psi: (np.eye(Phi.shape[1]), np.eye(Phi.shape[1]))),
-    "2.3": (weights_of,
-            lambda E, H_e: 1 / weights_of(E, H_e),
-            lambda E, H_e: np.sort(weights_of(E, H_e)),
-            lambda E, H_e: 1 / np.sqrt(np.sum(E * E, axis=0)),
-            lambda E, H_e: np.sqrt(weights_of(E, H_e))),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
