@@ -96,54 +96,6 @@ def check_4_2(function):
 
 
 # %% [markdown]
-# **E4.3** The first $s$ directions now shrink their error by
-# $(\sigma_{s+\mathrm{extra}+1}/\sigma_s)^2$ per step. $A$ spans the leading left singular vectors,
-# so the small SVD of $K^\top A = H_r\Sigma T^\top$ gives $H_r$, and $H_e = AT$.
-# %%
-def leading(Phi, Psi, s, extra, steps, seed=0):
-    W = np.random.default_rng(seed).standard_normal((Phi.shape[1], s + extra))
-    for _ in range(steps):
-        W = np.linalg.qr(Psi.T @ (Psi @ (Phi.T @ (Phi @ W))))[0]
-    A = np.linalg.qr(Phi @ W)[0]                                    # (N, s + extra)
-    H_r, sigma, Tt = np.linalg.svd(Psi @ (Phi.T @ A), full_matrices=False)
-    return (Psi.T @ H_r)[:, :s], sigma[:s], (Phi.T @ A @ Tt.T)[:, :s]
-
-
-def check_4_3(function):
-    for seed in range(3):
-        rng, s = np.random.default_rng(seed), 3
-        # sigma_3 / sigma_4 is near 1, sigma_8 far below: 12 steps are enough with 4 spare columns
-        values = np.array([4.0, 3.0, 2.0, 1.9, 1.8, 1.7, 1.6, 0.1, 0.05])
-        U, V = (np.linalg.qr(rng.standard_normal((n, 9)))[0] for n in (30, 20))
-        mix = rng.standard_normal((9, 9)) + 3 * np.eye(9)
-        Phi, Psi = U * values @ mix, V @ np.linalg.inv(mix).T       # K = U diag(values) V^T
-        names = "W_e", "sigma", "W_r"
-        W_e, sigma, W_r = (numbers(A, shape, name) for A, shape, name in zip(
-            parts(function(Phi, Psi, s, 4, 12), names), ((9, s), (s,), (9, s)), names))
-        truth = primal.from_dual(dual.solve(Phi @ Psi.T, s), Phi, Psi)
-        gap = np.max(np.abs(sigma - truth.sigma))
-        if np.allclose(sigma, truth.sigma ** 2, rtol=1e-6):
-            raise AssertionError("these are the squares of sigma")
-        # the error of sigma after 12 steps is (0.1 / 2)^(4 * 12); 1e-9 leaves room for cond(mix)
-        if gap > 1e-9:
-            raise AssertionError(f"sigma is off by {gap:.1e}: carry s + extra columns through all "
-                                 "steps and cut to s after the finish")
-        for l in range(s):
-            ours = np.outer(W_e[:, l], W_r[:, l])                   # blind to the joint sign
-            want = np.outer(truth.W_e[:, l], truth.W_r[:, l])
-            size = np.linalg.norm(want)
-            if np.linalg.norm(ours + want) < 1e-7 * size:
-                raise AssertionError(f"component {l + 1}: W_e and W_r have opposite signs; flip "
-                                     "them together only")
-            if np.linalg.norm(ours.T - want) < 1e-7 * size:
-                raise AssertionError("W_e and W_r are exchanged: W_e = Psi^T H_r, the sides cross")
-            off = np.linalg.norm(ours - want) / size
-            if off > 1e-7:
-                raise AssertionError(f"component {l + 1}: w_e w_r^T is off by {off:.1e}; "
-                                     "W_e = Psi^T H_r, W_r = Phi^T H_e with orthonormal H")
-
-
-# %% [markdown]
 # The questions. 1. $W_e = av$, $W_r = v$: $J = \tfrac12\lambda\|\Psi v\|^2 - a\|v\|^2$ falls for
 # ever as $a$ grows. 2. $J(W + tD) = J(W) + t\langle\nabla J(W), D\rangle + t^2J(D)$: the gradient
 # removes the middle term and, by Euler, the first. 3. Each $1/\lambda_l$ would have to be a
@@ -162,10 +114,6 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
                                      for sign in (1, 0, -1)),
             lambda lam, sigma: (len(sigma) + int(np.sum(lam * sigma > 1)),
                                 *(int(np.sum(np.sign(lam * sigma - 1) == s)) for s in (0, -1)))),
-    "4.3": (leading,
-            lambda Phi, Psi, s, extra, steps, seed=0: leading(Phi, Psi, s, 0, steps, seed),
-            lambda *at: leading(*at)[::-1],
-            lambda *at: (-leading(*at)[0], *leading(*at)[1:])),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
