@@ -54,9 +54,9 @@ assert close(primal.gradient(*at), grad(primal.objective, (0, 1))(*at))
 #
 # $$J = \tfrac12\langle W, \nabla J\rangle.$$
 #
-# So where the gradient vanishes, $J = 0$ (K.22). The proof asks so little that it serves *every*
-# set of components with its $\Lambda = \Sigma^{-1}$, at any scale (V3). Nothing in $J$ prefers the
-# leading ones. The *residual*, `primal.stationarity`, is the gradient without units, 0 if solved.
+# So where the gradient vanishes, $J = 0$ (K.22): at *every* set of components with its
+# $\Lambda = \Sigma^{-1}$, at any scale (V3). Nothing in $J$ prefers the leading ones. The
+# *residual*, `primal.stationarity`, is the gradient without units.
 # %%
 rng, p = np.random.default_rng(0), 4
 Phi, Psi = rng.standard_normal((9, p)), rng.standard_normal((7, p))
@@ -111,11 +111,10 @@ plt.show()
 # *See:* $J = 0$ on both black lines; the gradient is 0 only at the circle, the leading solution.
 #
 # ## 4. J = 0 is not enough
-# One equation cannot do the work of $2ps$ (V5).
-#
-# **Counter-example.** On the same features take $w_e = w_r = (1, 1)$ and $\lambda = \tfrac47$:
-# $J = \tfrac12\cdot\tfrac47(5 + 2) - 2 = 0$. But the gradients are $(\tfrac97, -\tfrac37)$ and
-# $(-\tfrac37, -\tfrac37)$, and $1/\lambda = 1.75$ is no singular value.
+# **Counter-example.** One equation cannot do the work of $2ps$ (V5). On the same features take
+# $w_e = w_r = (1, 1)$ and $\lambda = \tfrac47$: $J = \tfrac12\cdot\tfrac47(5 + 2) - 2 = 0$. But the
+# gradients are $(\tfrac97, -\tfrac37)$ and $(-\tfrac37, -\tfrac37)$, and $1/\lambda = 1.75$ is no
+# singular value.
 # %%
 at = np.ones((2, 1)), np.ones((2, 1)), np.array([4 / 7]), np.diag([2.0, 1.0]), np.eye(2)
 assert close(primal.objective(*at), 0.0)
@@ -193,13 +192,12 @@ plt.show()
 
 
 # %% [markdown]
-# *See:* $J^2$ reaches zero and its spans miss most. $L$ sinks to the leading components, the trace
-# reaches them. $J$ itself runs to $-\infty$.
+# *See:* $J^2$ reaches zero and its spans miss most; the trace reaches the leading components, $L$
+# is on its way, slow where $\sigma$ lie close; $J$ runs to $-\infty$.
 #
 # ## In short
-# $J$ is zero at every solution, leading or not, and at many points that are none. It is a saddle
-# without bound. The squared error of $ER^\top$ costs as much and has the leading components as its
-# minimum.
+# $J$ is zero at every solution and at many points that are none. It is a saddle without bound. The
+# squared error of $ER^\top$ costs as much and has the leading components as its minimum.
 #
 # $$J = \tfrac12\langle W, \nabla J\rangle, \qquad
 # L = \tfrac12\|K - ER^\top\|^2 - \tfrac12\|K\|^2.$$

@@ -75,44 +75,6 @@ def check_6_2(function):
 
 
 # %% [markdown]
-# **E6.3** Sinkhorn's iteration: the result is $D_1 G D_2$ with positive diagonal matrices, and its
-# first pair of singular vectors is constant, with $\sigma_1 = 1$.
-# %%
-def doubly_stochastic(G, rounds):
-    for _ in range(rounds):
-        G = G / G.sum(axis=0, keepdims=True)
-        G = G / G.sum(axis=1, keepdims=True)
-    return G
-
-
-def check_6_3(function):
-    rng = np.random.default_rng(4)
-    heads = datasets.minilm_heads()
-    for name, G in {"2 x 2": np.array([[3.0, 1.0], [1.0, 1.0]]),
-                    "random": rng.uniform(0.5, 2.0, (7, 7)),
-                    "head": kernels.exponential(heads.Q[0, 0], heads.K[0, 0])}.items():
-        before = G.copy()
-        S = numbers(function(G, 200), G.shape, f"{name}: the scaled matrix")
-        if not np.all(G == before):
-            raise AssertionError(f"{name}: the argument was overwritten: write G = G / ..., not "
-                                 "G /= ...")
-        if not np.all(S > 0):
-            raise AssertionError(f"{name}: scaling a positive matrix keeps it positive, got an "
-                                 f"entry {S.min():.2g}")
-        for axis, what in ((1, "rows"), (0, "columns")):
-            off = np.abs(S.sum(axis=axis) - 1).max()
-            if off > 1e-6:
-                raise AssertionError(f"{name}: the {what} do not sum to 1 after 200 rounds, off by "
-                                     f"{off:.2g}")
-        ratio = np.log(S / G)           # must be a_i + b_j: centred, nothing is left
-        if np.abs(kernels.center(ratio)).max() > 1e-9:
-            raise AssertionError(f"{name}: rows and columns sum to 1, but the result is no D_1 G "
-                                 "D_2: only whole rows and columns may be scaled")
-        top = np.linalg.svd(S)[1][0]
-        assert abs(top - 1) < 1e-6, f"{name}: sigma_1 = {top:.6f}, not 1"
-
-
-# %% [markdown]
 # The questions. 1. Yes: $K = \Phi\Phi^\top$ with $\Phi$ = eigenvectors times
 # $\sqrt{\text{eigenvalue}}$. No: $\begin{bmatrix} 1 & 2 \\ 2 & 1 \end{bmatrix}$. 2. A constant
 # vector $c$ of length 1 has $\|K c\| = 1 = \sigma_1$, so it is a leading right vector, and
@@ -130,11 +92,6 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda K_new, K: centred_rows(K_new, K) - K.mean(),
             lambda K_new, K: centred_rows(K_new, K) - K.mean() + K_new.mean(),
             lambda K_new, K: K_new - K.mean(axis=0)),
-    "6.3": (doubly_stochastic,
-            lambda G, rounds: G / G.sum(axis=1, keepdims=True),
-            lambda G, rounds: G / G.sum(axis=1),
-            lambda G, rounds: np.full(G.shape, 1 / len(G)),
-            lambda G, rounds: np.divide(G, G.sum(axis=1, keepdims=True), out=G)),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
