@@ -35,7 +35,7 @@ W_q, W_k = rng.standard_normal((5, 2)), rng.standard_normal((3, 2))
 K = kernels.linear(X @ W_q, Z @ W_k)
 assert np.abs(K - X @ W_q @ W_k.T @ Z.T).max() < 1e-13              # rounding of sums of 5 terms
 assert K.shape == (6, 8) and np.linalg.matrix_rank(K) == 2
-by_hand = kernels.linear(np.eye(2) @ [[1.0], [0.0]], np.eye(2) @ [[0.0], [1.0]])
+by_hand = kernels.linear([[1.0], [0.0]], [[0.0], [1.0]])            # X W_q and X W_k, X = I
 assert by_hand.tolist() == [[0.0, 1.0], [0.0, 0.0]]
 
 
@@ -183,15 +183,14 @@ np.testing.assert_allclose(falls, [0.79, 0.26], atol=5e-3)
 # **By hand.** $\mathrm{diag}(2, 1)$ becomes $\tfrac34$ times the rows $(1, -1)$ and $(-1, 1)$, with
 # the one singular value 1.5, neither 2 nor 1.
 # %%
-half = kernels.center([[2, 0], [0, 1]])
-np.testing.assert_allclose(half, [[0.75, -0.75], [-0.75, 0.75]])
+np.testing.assert_allclose(kernels.center([[2, 0], [0, 1]]), [[0.75, -0.75], [-0.75, 0.75]])
 words = datasets.wikipedia_words().A                # 30 articles, 11 words: Phi = words, Psi = I
 new, u, v = rng.poisson(1.0, (4, 11)).astype(float), words.mean(axis=0), np.full(11, 1 / 11)
 np.testing.assert_allclose(kernels.center_rows(new, words), (new - u) @ (np.eye(11) - v).T,
                            atol=1e-14)
 z = rng.standard_normal((3, 11))                    # three new columns, psi(z)
-np.testing.assert_allclose(kernels.center_columns(words @ z.T, words), (words - u) @ (z - v).T,
-                           atol=1e-12)
+columns = kernels.center_columns(words @ z.T, words)
+np.testing.assert_allclose(columns, (words - u) @ (z - v).T, atol=1e-12)
 assert np.abs(kernels.center(new) - kernels.center_rows(new, words)).max() > 0.3    # own means
 
 

@@ -5,9 +5,9 @@
 import numpy as np
 from autograd import hessian
 
-from ksvd_ref import dual, primal
+from ksvd_ref import primal
 from ksvd_ref.course import exercises
-from ksvd_ref.course.exercises import numbers, parts
+from ksvd_ref.course.exercises import numbers
 
 
 def problems(sizes=((9, 7, 4), (6, 8, 3), (12, 12, 5))):

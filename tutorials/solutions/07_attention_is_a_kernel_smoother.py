@@ -9,7 +9,7 @@ import numpy as np
 from ksvd_ref.course import exercises
 from ksvd_ref.course.exercises import compare, numbers, parts
 from ksvd_ref.attention.filters import causal
-from ksvd_ref.attention.smoother import attention, linear_attention, weights
+from ksvd_ref.attention.smoother import attention, weights
 
 
 # %% [markdown]
@@ -48,90 +48,7 @@ def check_7_1(function):
 
 
 # %% [markdown]
-# **E7.2** For one point, the error of the mean is (bias of the mean)² + variance of the mean, and
-# the variance of a mean of $H$ is the sum of all $H^2$ covariances over $H^2$: $H$ variances and
-# $H(H - 1)$ covariances. More heads remove the variance, never the common covariance nor the bias.
-# %%
-def ensemble(F, truth):
-    H = F.shape[0]
-    E = F - F.mean(axis=1, keepdims=True)                       # (H, draws, points)
-    cov = np.mean(E[:, None] * E, axis=2)                       # (H, H, points)
-    own = np.trace(cov)                                         # sum of the variances
-    shared = (np.sum(cov, axis=(0, 1)) - own) / (H * (H - 1))
-    return (F.mean(axis=(0, 1)) - truth) ** 2, own / H / H, (1 - 1 / H) * shared
-
-
-def check_7_2(function):
-    rng = np.random.default_rng(0)
-    at, X = rng.standard_normal((30, 8)), rng.standard_normal((50, 40, 8))
-    truth = np.sin(at).sum(axis=1)
-    Y = np.sin(X).sum(axis=2, keepdims=True) + rng.standard_normal((50, 40, 1))
-    for width in (1, 2, 4):                                     # 8, 4, 2 heads, each in a subspace
-        F = np.stack([attention(at[:, c:c + width], X[..., c:c + width], Y, kernel="rbf")[..., 0]
-                      for c in range(0, 8, width)])
-        H, names = len(F), ("bias", "variance", "covariance")
-        got = parts(function(F.copy(), truth), names)
-        bias, variance = F.mean(axis=(0, 1)) - truth, np.mean(np.var(F, axis=1), axis=0)
-        error = np.mean((F.mean(axis=0) - truth) ** 2, axis=0)  # what the three add up to
-        third = error - bias ** 2 - variance / H
-        wrong = ((bias, "the bias term is not squared"),
-                 (np.mean((F.mean(axis=1) - truth) ** 2, axis=0), "the bias is that of the mean of "
-                  "the heads, not the mean of the squared biases"),
-                 (variance, "the variance term is not divided by H"),
-                 (np.mean(np.var(F, axis=1, ddof=1), axis=0) / H, "the variance divides by draws - "
-                  "1: here every average is over the draws"),
-                 (np.var(F, axis=(0, 1)), "the variance is over heads and draws together, not "
-                  "within each head"),
-                 (third / (1 - 1 / H), "the factor 1 - 1 / H of the covariance is missing"))
-        for part, want, name in zip(got, (bias ** 2, variance / H, third), names):
-            compare(part, want, f"{H} heads, {name}", wrong)
-
-
-# %% [markdown]
-# **E7.3** The numerator and the normaliser of query $i$ are $\phi(q_i) S_i$ and $\phi(q_i) z_i$.
-# The key comes in before the query asks, for a query sees its own key.
-# %%
-def running(phi_Q, phi_K, V):
-    S, z, rows = np.zeros((phi_K.shape[1], V.shape[1])), np.zeros(phi_K.shape[1]), []
-    for q, k, v in zip(phi_Q, phi_K, V):
-        S = S + np.outer(k, v)
-        z = z + k
-        rows.append(q @ S / (q @ z))
-    return np.array(rows)
-
-
-def late(phi_Q, phi_K, V):
-    """The query asks before its own key is in; the first takes the first value."""
-    seen = np.tril(np.ones((len(V), len(V))), -1)
-    seen[0, 0] = 1.0
-    G = seen * (phi_Q @ phi_K.T)
-    return G @ V / G.sum(axis=1, keepdims=True)
-
-
-def check_7_3(function):
-    for seed, (N, p, d_v) in enumerate([(6, 3, 2), (1, 1, 1), (40, 5, 4)]):
-        rng = np.random.default_rng(seed)
-        Q, K, V = *rng.standard_normal((2, N, p)), rng.standard_normal((N, d_v))
-        for phi in (np.exp, lambda X: np.where(X > 0, X + 1, np.exp(np.minimum(X, 0)))):
-            G = phi(Q) @ phi(K).T
-            want = attention(phi(Q), phi(K), V, kernel="linear", mask=causal(N))
-            sums = np.tril(G) @ V
-            compare(function(phi(Q), phi(K), V.copy()), want, f"N = {N}, the output", (
-                (linear_attention(phi(Q), phi(K), V, mask=causal(N)), "phi_Q and phi_K are the "
-                 "features already: they are mapped a second time"),
-                (G @ V / G.sum(axis=1, keepdims=True), "every query sees all keys: it is not "
-                 "causal"),
-                (sums, "the normaliser phi(q) z is missing"),
-                (sums / np.arange(1, N + 1)[:, None], "divided by the number of keys, not by "
-                 "phi(q) z"),
-                (sums / G.sum(axis=1, keepdims=True), "the numerator stops at key i, the "
-                 "normaliser sums over all keys"),
-                (late(phi(Q), phi(K), V), "query i does not see its own key: take the key in "
-                 "before the query asks")))
-
-
-# %% [markdown]
-# **E7.4** Equivariance for all inputs means that the filter commutes with every permutation: all
+# **E7.2** Equivariance for all inputs means that the filter commutes with every permutation: all
 # diagonal entries are equal, and all others. Two free bits make four filters, for every $n \ge 2$:
 # all, only itself, all but itself, none. Hiding something is not enough to see order.
 # %%
@@ -146,7 +63,7 @@ def equivariant_filters(n):
     return kept
 
 
-def check_7_4(function):
+def check_7_2(function):
     for n, count in ((2, 4), (3, 4), (1, 2)):
         got = function(n)
         if not isinstance(got, (list, tuple)) and not getattr(got, "ndim", 0):
@@ -187,18 +104,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda K, gamma: (2 * gamma, -gamma * np.sum(K ** 2, axis=1)[None, :]),
             lambda K, gamma: rbf_as_exponential(K, 2 * gamma),
             lambda K, gamma: (0.5 / gamma, -gamma * np.sum(K ** 2, axis=1)[:, None])),
-    "7.2": (ensemble,
-            lambda F, truth: (F.mean(axis=(0, 1)) - truth, *ensemble(F, truth)[1:]),
-            lambda F, truth: (ensemble(F, truth)[0], np.var(F, axis=(0, 1)), 0 * truth),
-            lambda F, truth: (*ensemble(F, truth)[:2],
-                              ensemble(F, truth)[2] / (1 - 1 / len(F))),
-            lambda F, truth: ensemble(F, truth)[:2]),
-    "7.3": (running,
-            lambda phi_Q, phi_K, V: linear_attention(phi_Q, phi_K, V, mask=causal(len(V))),
-            lambda phi_Q, phi_K, V: phi_Q @ (phi_K.T @ V) / (phi_Q @ phi_K.sum(axis=0))[:, None],
-            lambda phi_Q, phi_K, V: np.tril(phi_Q @ phi_K.T) @ V,
-            late),
-    "7.4": (equivariant_filters,
+    "7.2": (equivariant_filters,
             lambda n: [causal(n), causal(n) | True],
             lambda n: [np.ones((n, n), dtype=bool), np.zeros((n, n), dtype=bool)],
             lambda n: [~B for B in equivariant_filters(n)[:-1]],
