@@ -66,7 +66,7 @@ plt.show()
 # Softmax attention has the exponential kernel $e^{\beta\langle q, k\rangle}$, $\beta = 1/\sqrt d$
 # (S.6, D1). Is that the Gaussian one? Nearly (D3):
 #
-# $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\, e^{-\beta\|q-k\|^2/2}\, e^{\beta\|k\|^2/2}.$$
+# $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\,e^{-\beta\|q-k\|^2/2}\,e^{\beta\|k\|^2/2}.$$
 #
 # The factor of the query cancels, that of the key stays: exponential attention is rbf attention
 # **whose keys have weights** (D4, D7). They agree if all keys have one length (D5).

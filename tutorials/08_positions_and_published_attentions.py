@@ -86,7 +86,7 @@ plt.show()
 # Now row by row, each against a definition written out.
 # %%
 a = f + t
-assert close(attention(q, k, values), mean(np.exp(q @ k.T / 2), values))            # Set Transformer
+assert close(attention(q, k, values), mean(np.exp(q @ k.T / 2), values))  # Set Transformer
 vaswani = attention(a @ W_q, a @ W_k, a @ W_v)
 three = absolute(q, t @ W_k) + absolute(t @ W_q, k) + absolute(t @ W_q, t @ W_k)
 assert close(attention(q, k, a @ W_v, log_factor=three), vaswani)

@@ -6,7 +6,7 @@
 # tables (of arXiv version 1), which we have read; *the description of the method* we know at second
 # hand, and no wording or number is taken from it. *The code* is yingyichen-cyy/PrimalAttention,
 # commit 084d122: folders TS (time series), LRA (Long Range Arena), CV (images), NLP (text) and RL
-# (reinforcement learning). F9 to F12 are the ledger of lesson 11, row by row.
+# (reinforcement learning). F9 to F12 are the ledger of lesson 13, row by row.
 #
 # Unless a finding says otherwise, we have nothing against the method and the results of the
 # authors, which we did not reproduce: the conditions of stationarity and the passage from dual to
@@ -182,7 +182,7 @@ assert close(attention.paper_loss(scores, same)[0], J_code[0])
 # %% [markdown]
 # **What remains true.** It is the same loss in another letter: $\Lambda_{\mathrm{code}}^2/N$ is
 # $\Lambda$, never negative and so in need of no constraint. It matters to whoever reads $\sigma$
-# off trained weights. Lesson 11.
+# off trained weights. Lesson 13.
 #
 # ## F10. The ledger: what is averaged before it is squared (V7)
 # **Stated.** The paper adds $\eta\sum_l J_l^2$ to the task loss, $J_l$ a mean over heads.
@@ -209,7 +209,7 @@ assert np.abs(each).min() > 1 and close(mean, 0) and (apart, together) == (9, 0)
 assert 2 * np.mean(J ** 2) == np.sum(J ** 2)        # two layers, row 5
 # %% [markdown]
 # **What remains true.** Where every head of every sequence has $J = 0$, each of these is zero; the
-# converse fails. Row 5 and NLP rescale $\eta$, which was chosen with them in place. Lesson 11.
+# converse fails. Row 5 and NLP rescale $\eta$, which was chosen with them in place. Lesson 13.
 #
 # ## F11. The ledger: the weights and f(X) (V16)
 # **Stated.** Left the description of the method (rows 11, 14, 15: the paper), right the code.
@@ -245,7 +245,7 @@ assert (start.W_e.shape[1], start.W_o.shape, start.b_o.shape) == (64, (60, 32), 
 # %% [markdown]
 # **What remains true.** The layer is well defined and runs as described. An argument for random
 # rows does not cover a fixed grid; of 96 directions at most 64 (in RL 60), of 40 at most 29 can
-# have a $\sigma > 0$, and the others are still parameters that may help. Lesson 11.
+# have a $\sigma > 0$, and the others are still parameters that may help. Lesson 13.
 #
 # ## F12. The ledger: padding, causality and scale (V29, V40)
 # **Stated.** The formulas are for one sequence without padding. In the code:
@@ -282,7 +282,7 @@ assert moved > 0.1 and front > 0.1 and close(large / small, 512, 1e-9) and not c
 assert close(causal(Q)[:, :, :-1], causal(other)[:, :, :-1]) and not close(causal(Q), causal(other))
 # %% [markdown]
 # **What remains true.** Causality holds: earlier outputs do not see later tokens. Without padding
-# the first three rows are empty. Lesson 11.
+# the first three rows are empty. Lesson 13.
 #
 # ## F13. The KSVD loss did not sharpen the spectrum here
 # **Stated.** The paper says that the loss promotes low rank, and shows on ImageNet that the last

@@ -73,7 +73,7 @@ def check_8_2(function):
         with np.errstate(all="ignore"):
             got = numbers(function(logits.copy()), want.shape, f"logits of size {scale:g}: weights")
         compare(got, want, f"logits of size {scale:g}", [
-            (G / G.sum(axis=1, keepdims=True), "these sum to 1: where is the 1 of the denominator?"),
+            (G / G.sum(axis=1, keepdims=True), "these sum to 1: where is the 1 below the line?"),
             (G / (1 + G.sum(axis=1, keepdims=True)), "after a shift of the logits the 1 is "
              "exp(-shift)")])
 

@@ -48,29 +48,7 @@ def check_11_1(function):
 
 
 # %% [markdown]
-# **E11.2** $\Lambda^2/N$ is the paper's $\Lambda$, and $\Sigma = \Lambda^{-1}$ there.
-# %%
-def sigma_of_published(Lambda, N):
-    return N / Lambda ** 2
-
-
-def check_11_2(function):
-    rng = np.random.default_rng(92)
-    for N in (10, 1, 333):
-        for Lambda in (rng.uniform(0.1, 3.0, 4), -rng.uniform(0.1, 3.0, (2, 3))):
-            compare(function(Lambda.copy(), N), N / Lambda ** 2, f"N = {N}, sigma", (
-                (1 / Lambda, "1 / Lambda is the paper's: the code squares Lambda"),
-                (1 / Lambda ** 2, "the mean over the N tokens is missing"),
-                (N / Lambda, "the code weights by Lambda squared"),
-                (Lambda ** 2 / N, "this is the paper's Lambda: sigma is one over it"),
-                (Lambda ** 2, "this is Lambda squared: sigma falls when Lambda grows"),
-                (1 / (N * Lambda ** 2), "N is on the wrong side: the mean over tokens makes the "
-                 "scores' terms smaller, so sigma is larger"),
-                (np.sqrt(N / np.abs(Lambda)), "this is Lambda from sigma")))
-
-
-# %% [markdown]
-# **E11.3** A unit vector $u$ with $F^\top u = 0$. Make the parts along $u$ equal to $u a^\top$ and
+# **E11.2** A unit vector $u$ with $F^\top u = 0$. Make the parts along $u$ equal to $u a^\top$ and
 # $u b^\top$: the trace is that of the rest plus $a^\top b$.
 # %%
 def move_the_trace(W_e, W_r, F, value):
@@ -89,7 +67,7 @@ def along(W_e, W_r, F, value):
     return W_e + step, W_r + np.sign(missing) * step
 
 
-def check_11_3(function):
+def check_11_2(function):
     rng = np.random.default_rng(93)
     for n, p, s, value in ((6, 3, 2, 50.0), (4, 2, 1, 0.0), (5, 4, 3, -7.0)):
         F, (W_e, W_r) = rng.standard_normal((n, p)), rng.standard_normal((2, n, s))
@@ -132,11 +110,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
              lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(Q, K, W_e, W_r, W_o, 0, F),
              lambda Q, K, W_e, W_r, W_o, b_o, F: layer_of_one_head(
                  Q, K, W_e, W_r, np.roll(W_o, len(W_o) // 2, axis=0), b_o, F)),
-    "11.2": (sigma_of_published,
-             lambda Lambda, N: 1 / Lambda,
-             lambda Lambda, N: 1 / Lambda ** 2,
-             lambda Lambda, N: Lambda ** 2 / N),
-    "11.3": (move_the_trace,
+    "11.2": (move_the_trace,
              lambda W_e, W_r, F, value: (W_e, W_r),
              lambda W_e, W_r, F, value: (W_e * value / np.sum(W_e * W_r), W_r),
              along,
