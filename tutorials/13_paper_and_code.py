@@ -7,8 +7,8 @@
 # which differences change an output.
 #
 # **You need.** Lesson 11: $J$ rewards scores by $\Lambda$ and charges $\mathrm{tr}(W_e^\top W_r)$;
-# $\Lambda = \Sigma^{-1}$ at a solution, whose vectors are $H_e$, $H_r$. 35 minutes, and 15 more for
-# the exercises.
+# $\Lambda = \Sigma^{-1}$ at a solution, whose vectors are $H_e$, $H_r$, for features $\Phi$,
+# $\Psi$. 35 minutes, and 15 more for the exercises.
 # %%
 import numpy as np
 
