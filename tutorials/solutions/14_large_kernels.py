@@ -86,46 +86,6 @@ def check_14_2(function):
 
 
 # %% [markdown]
-# **E14.3** The corner's singular vectors with $\tilde\sigma$ above the cut, multiplied from the
-# outside in.
-# %%
-def from_landmarks(K_rows, K_landmarks, K_cols):
-    U, sigma, Vt = np.linalg.svd(K_landmarks, full_matrices=False)
-    kept = sigma > sigma[0] * max(K_landmarks.shape) * np.finfo(float).eps
-    U, sigma, V = U[:, kept], sigma[kept], Vt.T[:, kept]
-    return (K_rows @ V / sigma) @ (U.T @ K_cols)
-
-
-def check_14_3(function):
-    rng = np.random.default_rng(2)
-    for rank, rows, columns in ((3, [0, 4, 8], [1, 5, 9]), (2, [0, 1, 1, 0], [3, 3, 7]),
-                                (3, [0, 2, 4, 6, 8], [9, 1, 5, 5]), (2, [0, 4, 4], [5, 1, 1])):
-        K = rng.standard_normal((9, rank)) @ rng.standard_normal((rank, 11))
-        pieces = K[:, columns], K[np.ix_(rows, columns)], K[rows]
-        repeats = len(set(rows)) < len(rows) or len(set(columns)) < len(columns)
-        name = "the approximation" + repeats * " from landmarks of which some are drawn twice"
-        try:
-            with np.errstate(all="ignore"):
-                got = function(*pieces)
-        except np.linalg.LinAlgError as error:
-            n, m = pieces[1].shape
-            raise AssertionError(f"{error}: " + (
-                f"the corner is {n} x {m}, and only a square one has an inverse"
-                if "square" in str(error) else
-                "a landmark drawn twice leaves the corner without an inverse")) from error
-        got = numbers(got, K.shape, name)
-        gap = np.abs(got - K).max()
-        if gap > 1e-9 and pieces[1].shape[0] == pieces[1].shape[1] \
-                and np.allclose(got, pieces[0] @ pieces[1].T @ pieces[2]):
-            raise AssertionError("the corner is transposed, not inverted")
-        if gap > 1e-9 and repeats:
-            raise AssertionError(f"{name}: off by {gap:.1e}; was a sigma of the corner that is "
-                                 "rounding not left out?")
-        if gap > 1e-9:
-            raise AssertionError(f"{name}: off by {gap:.1e}, where the corner has the rank of K")
-
-
-# %% [markdown]
 # The questions. 1. The sum squares $\kappa$, and when its $\sigma_s$ turns out to be lost the rows
 # are gone. 2. Five vectors of the 20, some orthonormal five of that space, all with the same
 # $\sigma$. Nothing: only that $\sigma_6\le\sigma_5$. 3. When the $m$ columns have the rank of $K$.
@@ -143,13 +103,6 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
              @ np.linalg.svd(np.vstack([R_1, R_2]))[2],
              lambda R_1, R_2: R_1 + R_2,
              lambda R_1, R_2: R_1),
-    "14.3": (from_landmarks,
-             lambda rows, corner, cols: rows @ np.linalg.pinv(corner, rcond=0.0) @ cols,
-             lambda rows, corner, cols: rows @ np.linalg.inv(corner) @ cols,
-             lambda rows, corner, cols: rows @ (np.linalg.inv if len(corner) == len(corner.T)
-                                                else np.linalg.pinv)(corner) @ cols,
-             lambda rows, corner, cols: rows @ corner.T @ cols,
-             lambda rows, corner, cols: rows[:, :3] @ np.linalg.inv(corner[:3, :3]) @ cols[:3]),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
