@@ -56,44 +56,7 @@ def check_12_1(function):
 
 
 # %% [markdown]
-# **E12.2** Square the $J_b$ of each series, average over the series, add up the layers (K.27).
-# %%
-def penalty_of(layers, eta):
-    return eta * sum(attention.mean_of_squares(attention.published_loss(scores, weights, mask=mask))
-                     for scores, weights, mask in layers)
-
-
-def check_12_2(function):
-    rng = np.random.default_rng(102)
-    mask = np.array([[True] * 6, [True, True, False, False, False, False]])
-    layers, J, padded = [], [], []                  # J of series by series, (layers, series)
-    for layer in range(3):
-        weights = attention.published_init(rng, 2, 5, 3, 4)
-        Q, K = rng.standard_normal((2, 2, 2, 6, 5)) * (layer + 1)
-        scores = attention.primal_attention(Q, K, weights, features="identity", mask=mask)[1]
-        layers.append((scores, weights, mask))
-        J.append([float(attention.published_loss(
-            attention.Scores(*(A[b][:, mask[b]] for A in scores)), weights)) for b in range(2)])
-        padded.append(attention.published_loss(scores, weights))
-    for eta in (0.5, 10.0):
-        for n in (1, 2, 3):
-            each = np.array(J[:n])
-            want = eta * np.sum(np.mean(each ** 2, axis=1))
-            compare(function(layers[:n], eta), want, f"{n} of 3 layers, eta = {eta}, the penalty", (
-                    (eta * np.sum(np.mean(each, axis=1) ** 2),
-                     "the batch is averaged before it is squared: J of two series may cancel"),
-                    (eta * np.sum(each.mean(axis=1)), "J is not squared"),
-                    (eta * np.sum(each) ** 2, "everything is added up before it is squared"),
-                    (want / n, "the layers are averaged, as in the published code, not added"),
-                    (eta * np.mean(each[-1] ** 2), "only the last layer is counted"),
-                    (want / eta, "eta is missing"), (-want, "the sign is flipped: a penalty adds"),
-                    (2 * want, "the series are added up, not averaged"),
-                    (eta * np.sum(np.mean(np.square(padded[:n]), axis=1)),
-                     "padded steps are counted: give the mask to the loss")))
-
-
-# %% [markdown]
-# **E12.3** $E = \Phi W_e$ and $R = \Psi W_r$ are multiplied by $c$, their squares and the trace of
+# **E12.2** $E = \Phi W_e$ and $R = \Psi W_r$ are multiplied by $c$, their squares and the trace of
 # $W_e^\top W_r$ by $c^2$, so $J_b$ is too: it is homogeneous of degree 2 (V2). $W_o / c$ undoes it
 # in the output. So $J^2$ falls to any value by rescaling, and the network computes what it did.
 # %%
@@ -101,7 +64,7 @@ def shrink(weights, c):
     return weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r, W_o=weights.W_o / c)
 
 
-def check_12_3(function):
+def check_12_2(function):
     rng = np.random.default_rng(103)
     for heads, N, n, p, s, c in ((2, 7, 5, 4, 3, 0.5), (1, 4, 4, 3, 2, 0.1), (3, 6, 5, 4, 2, 3.0)):
         old = attention.published_init(rng, heads, n, s, p)
@@ -147,14 +110,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
              lambda X, mask: (X - X[mask].mean(axis=0)) / X[mask].std(axis=0),
              lambda X, mask: np.where(mask[:, :, None], (X - X[mask].mean()) / X[mask].std(), 0.0),
              lambda X, mask: np.where(mask[:, :, None], X - X[mask].mean(axis=0), 0.0)),
-    "12.2": (penalty_of,
-             lambda layers, eta: eta * sum(attention.square_of_mean(attention.published_loss(
-                 scores, weights, mask=mask)) for scores, weights, mask in layers),
-             lambda layers, eta: eta * sum(attention.mean_of_squares(attention.published_loss(
-                 scores, weights)) for scores, weights, mask in layers),
-             lambda layers, eta: penalty_of(layers, eta) / len(layers),
-             lambda layers, eta: penalty_of(layers, 1.0)),
-    "12.3": (shrink,
+    "12.2": (shrink,
              lambda weights, c: weights._replace(W_e=c * weights.W_e, W_r=c * weights.W_r),
              lambda weights, c: weights._replace(W_e=c * weights.W_e, W_o=weights.W_o / c),
              lambda weights, c: weights._replace(W_o=weights.W_o / c),
