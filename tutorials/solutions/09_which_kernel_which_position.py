@@ -97,50 +97,6 @@ def check_9_2(function):
 
 
 # %% [markdown]
-# **E9.3** $\sin\omega(j+1) = \sin\omega j\cos\omega + \cos\omega j\sin\omega$ and
-# $\cos\omega(j+1) = \cos\omega j\cos\omega - \sin\omega j\sin\omega$. The check also holds it
-# against 200 symmetric kernels: $\kappa(i, i-1)^2 \le \kappa(i,i)\,\kappa(i-1,i-1)$ bounds the
-# margin of their worst row by the fall of $\log\kappa(i, i)$ (D18); this $W_S$ needs no fall.
-# %%
-def one_step(d):
-    W = np.zeros((d, d))
-    for p in range(d // 2):
-        omega = 10000.0 ** (-2 * p / d)
-        turn = [[cos(omega), -sin(omega)], [sin(omega), cos(omega)]]
-        W[2 * p:2 * p + 2, 2 * p:2 * p + 2] = turn
-    return W
-
-
-def margin(log_kernel):
-    """How far the position before is ahead of the position itself, in the worst row."""
-    return np.min(np.diag(log_kernel, -1) - np.diag(log_kernel)[1:])
-
-
-def check_9_3(function):
-    rng = np.random.default_rng(3)
-    for N, d in ((24, 16), (5, 2)):
-        W = numbers(function(d), (d, d), "W_S")
-        t, before, after = (positions.sinusoids(N, d, first=n) for n in (0, -1, 1))
-        made = t @ W
-        if np.allclose(made, t):
-            raise AssertionError("this W_S stays where it is: t_j W_S = t_j")
-        if np.allclose(made, before):
-            raise AssertionError("this W_S goes one step back: t_j W_S = t_(j-1)")
-        if not np.allclose(made, after):
-            pairs = np.abs(made - after).reshape(N, -1, 2).max(axis=(0, 2)) > 1e-8
-            raise AssertionError(f"t_j W_S is off t_(j+1) by {np.abs(made - after).max():.1e}, in "
-                                 f"{pairs.sum()} of {d // 2} pairs: has each its own omega?")
-        G = positions.absolute(t, made)             # no symmetric PSD kernel does this
-        if not margin(G) > 0.0 or np.ptp(np.diag(G)) > 1e-9:
-            raise AssertionError("some position prefers itself to the one before it")
-        for _ in range(200):                        # no W_T, however it is chosen
-            T = t @ rng.standard_normal((d, d))
-            G = positions.absolute(T, T)
-            if margin(G) > (G[0, 0] - G[-1, -1]) / (2 * (N - 1)) + 1e-12:
-                raise AssertionError("positions.absolute is not what lesson 09 takes it for")
-
-
-# %% [markdown]
 # The questions.
 #
 # 1. The causal mask tells the decoder how many words it has written, at once (D29), and their order
@@ -163,11 +119,6 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
             lambda *a: (*alibi(*a)[:2], alibi(*a)[2][::-1]),
             lambda *a: (*alibi(*a)[:2], alibi(*a)[2] * 2.0 ** (8 / a[3])),
             lambda *a: (*alibi(*a)[:2], alibi(*a)[2][0])),
-    "9.3": (one_step,
-            np.eye,
-            lambda d: one_step(d).T,
-            lambda d: one_step(d)[:1],
-            lambda d: np.kron(np.eye(d // 2), one_step(2))),
 }
 if __name__ == "__main__":
     exercises.demonstrate(globals())
