@@ -98,7 +98,7 @@ def test_the_hours_are_those_of_the_table():
     said = "(\\d+) more for the exercises".replace(" ", r"\s(?:# )?")
     more = [int(re.search(said, path.read_text("utf-8"))[1])
             for path in sorted((ROOT / "tutorials").glob("[0-9]*.py"))]
-    words = "zero one two three four five six seven eight nine ten eleven twelve".split()
+    words = "zero one two three four five six seven eight nine ten eleven twelve thirteen".split()
     hours = [words[round(sum(x) / 60)] for x in (minutes, more)]
     assert "about {} hours, the exercises about {} more".format(*hours) in " ".join(README.split())
 

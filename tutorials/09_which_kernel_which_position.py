@@ -69,8 +69,7 @@ for part in arms:
         runs["write_table"](part, lines, options.seeds)
 tables = {part: {arm: np.array(score) for arm, score in runs["read_table"](part).items()}
           for part in runs["ARMS"]}
-for (part, arm), found in live.items():
-    print(f"{part:10}  {arm:18}  now {found}   in the table {tables[part][arm]}")
+print({f"{arm}, now": found for (_, arm), found in live.items()})
 
 
 # %%
