@@ -77,6 +77,7 @@ by_hand = [h_r, np.array([[15], [15]]) / 10 ** 0.5, np.array([[3], [9]]) / 2 ** 
 six = grad(lagrangian, tuple(range(6)))(*by_hand, 1 / sigma_1, K, np.eye(2))
 print("six derivatives:", ", ".join(f"{np.abs(g).max():.0e}" for g in six))
 assert max(np.abs(g).max() for g in six) < 1e-14
+assert abs(lagrangian(*by_hand, 1 / sigma_1, K, np.eye(2))) < 1e-13     # K.11: J, which is 0
 # %% [markdown]
 # A real table: $K_{ij}$ counts word $j$, of 11, in Wikipedia article $i$, of 30. An article is its
 # counts, a word its unit vector, each word's total shared between the two.
@@ -146,8 +147,8 @@ moves = {"flip both": residual(K, H_e * flip, sigma, H_r * flip),
          "no tie, same $Q$": residual(K, mix(H_e, Q), sigma, mix(H_r, Q)),
          "scale one": residual(K, H_e * half, sigma, H_r)}
 gaps = list(moves.values())
-assert max(gaps[:3]) < 1e-13 and min(gaps[3:]) > 0.05
-assert np.abs((E * half) @ (R * half).T - K).max() < 1e-12 * sigma[0]
+assert max(gaps[:3]) < 1e-13 and min(gaps[3:]) > 0.05               # V13, V14
+assert np.abs((E * half) @ (R * half).T - K).max() < 1e-12 * sigma[0]       # V15
 figure, ax = plt.subplots(figsize=(6, 2.4))
 ax.scatter(gaps, list(moves), s=30, c=["C0"] * 3 + ["C1"] * 3, zorder=3)
 ax.set(xscale="log", xlim=(1e-17, 10), xlabel=r"residual, over $\sigma_1$", title="Free or not")

@@ -106,7 +106,8 @@ assert max(one, other) < 1e-11                                          # eps |P
 # How are the weights found without $K$? With QR decompositions $\Phi = Q_\varphi T_\varphi$,
 # $\Psi = Q_\psi T_\psi$, and one SVD of $p \times p$ numbers (K.39):
 #
-# $$T_\varphi T_\psi^\top = U\Sigma V^\top, \quad W_e = T_\psi^\top V, \quad W_r = T_\varphi^\top U.$$
+# $$T_\varphi T_\psi^\top = U\Sigma V^\top, \quad W_e = T_\psi^\top V, \quad
+# W_r = T_\varphi^\top U.$$
 #
 # Indeed $K = Q_\varphi(U\Sigma V^\top)Q_\psi^\top$, so $H_r = Q_\psi V$, and
 # $\Psi^\top H_r = T_\psi^\top V$. Neither $K$ nor any $Q$ is needed, and nothing is divided by
@@ -119,7 +120,6 @@ for got in (by_qr, primal.solve(Phi, Psi), primal.solve(Psi, Phi)[::-1]):       
     flip = np.sign(np.sum(W_e * got[0], axis=0))                        # one joint sign per pair
     off = [got[0] * flip - W_e, got[1] - sigma, got[2] * flip - W_r]
     assert max(np.abs(x).max() for x in off) < 1e-10 * sigma[0]
-print("weights without K: as those from K")
 # %% [markdown]
 # The dual holds $NM$ numbers and takes of the order of $NM\min(N, M)$ operations; the primal holds
 # $(N + M)p$ numbers and takes of the order of $(N + M)p^2 + p^3$. At $N = M = 10\,000$ and $p = 32$
@@ -175,10 +175,10 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 
 
 # %% [markdown]
-# The same kernel, other weights; only the last line is another kernel. Weights live in the
-# coordinates of the features: for every invertible $T$, $(\Phi T, \Psi T^{-\top})$ has the same
-# $K$, $E$ and $R$ (V24). Not every kernel has finite features: the exponential one of attention has
-# none for *all* points, only estimates (lesson 06).
+# The same kernel, other weights; only the last is another kernel. Weights live in the coordinates
+# of the features: for every invertible $T$, $(\Phi T, \Psi T^{-\top})$ has the same $K$, $E$ and
+# $R$. Not every kernel has finite features: the exponential one of attention has none for *all*
+# points, only estimates (lesson 06).
 #
 # ## In short
 # The weights of one side are made from the other side. They score new points by one product, and

@@ -116,12 +116,12 @@ print("h_e . h_r, symmetrised migration:", np.round(both).astype(int))
 #
 # | kernel | $\kappa(x, z)$ | features |
 # |---|---|---|
-# | linear | $\langle x, z\rangle$ | $d$ |
+# | linear (S.7) | $\langle x, z\rangle$ | $d$ |
 # | cosine | $\langle x, z\rangle / (\lVert x\rVert \lVert z\rVert)$ | $d$ |
-# | square | $\langle x, z\rangle^2$ | $d(d+1)/2$ |
+# | square (S.8) | $\langle x, z\rangle^2$ | $d(d+1)/2$ |
 # | square, +1 | $(\langle x, z\rangle + 1)^2$ | $(d+1)(d+2)/2$ |
 # | exponential | $\exp(\langle x, z\rangle/\sqrt d)$ | infinitely many |
-# | rbf, $\gamma = d^{-1/2}$ | $\exp(-\gamma\lVert x - z\rVert^2)$ | infinitely many |
+# | rbf (S.9), $\gamma = d^{-1/2}$ | $\exp(-\gamma\lVert x - z\rVert^2)$ | infinitely many |
 # %% Spectra of six kernels in three dimensions: four end, after 3, 3, 6 and 10, two go on
 X, Z = rng.standard_normal((60, 3)), rng.standard_normal((60, 3))
 built = {"linear": kernels.linear(X, Z), "cosine": kernels.cosine(X, Z),

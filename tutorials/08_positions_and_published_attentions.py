@@ -14,8 +14,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ksvd_ref import linalg
+from ksvd_ref.attention import positions
 from ksvd_ref.attention.filters import causal, memory, strided
-from ksvd_ref.attention.positions import (absolute, alibi, bucketed, offset_table, relative, rotary,
+from ksvd_ref.attention.positions import (absolute, bucketed, offset_table, relative, rotary,
                                           sinusoids, turned)
 from ksvd_ref.attention.smoother import attention, linear_attention, weights
 from ksvd_ref.course import exercises
@@ -109,8 +110,8 @@ tsai = attention(f @ W_F, f @ W_F, values, log_factor=pair)
 assert close(attention(P, P, values, scale=2), tsai)
 # %% [markdown]
 # The product of two exponential kernels is one of the joined vectors: Tsai et al. (D15). So is that
-# of Transformer-XL, whose second part is the query, turned by its place (D20). In full it has two
-# learned biases, $\langle q_i + u, k_j\rangle + \langle q_i + v, R_{i-j}\rangle$: the bias $u$
+# of Transformer-XL, whose second part is the query, turned by its place (S.14, D20). In full it has
+# two learned biases, $\langle q_i + u, k_j\rangle + \langle q_i + v, R_{i-j}\rangle$: the bias $u$
 # gives weights to the keys and does not cancel (S.16, D22).
 # %%
 offset = relative(q, R)
@@ -147,7 +148,7 @@ def turn(x, i):
 assert close(turn(q[5], 5) @ turn(k[3], 3), q[5] @ turn(k[3], 3 - 5))
 rope = attention(rotary(q), rotary(k), values)
 assert close(rope, mean(np.exp(rotary(q) @ rotary(k).T / 2), values))
-assert close(alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])               # two apart, slopes 1/2 and 1/4
+assert close(positions.alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])     # two apart, slopes 1/2, 1/4
 b = rng.standard_normal(32)
 assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])               # 8 apart is the first wide one
 t5 = attention(q, k, values, scale=1, log_factor=bucketed(b, N, N))

@@ -167,7 +167,7 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
 # %%
 four = [mean["product, " + name] for name in (
     "untied", "position tied", "content tied", "symmetric", "symmetric, wide")]
-np.testing.assert_allclose(four, [2.609, 2.598, 2.791, 2.755, 2.778], atol=0.0006)
+np.testing.assert_allclose(four, [2.609, 2.598, 2.791, 2.755, 2.778], atol=0.0006)  # S.19
 for part, one, two, known in (
         ("numbers", "exponential", "polynomial", 18), ("numbers", "exponential", "rbf", 3.5),
         ("characters", "product, symmetric", "product, position tied", 32),
