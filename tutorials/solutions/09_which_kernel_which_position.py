@@ -3,11 +3,10 @@
 # Each check takes your function, tries it on several cases and says what is wrong.
 # %%
 from functools import partial
-from math import cos, sin
 
 import numpy as np
 
-from ksvd_ref.attention import filters, positions
+from ksvd_ref.attention import filters
 from ksvd_ref.course import exercises, transformer
 from ksvd_ref.course.exercises import numbers, parts
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ksvd_ref import attention
 from ksvd_ref.course import exercises
-from ksvd_ref.course.exercises import compare, numbers, parts
+from ksvd_ref.course.exercises import numbers, parts
 
 
 # %% [markdown]
