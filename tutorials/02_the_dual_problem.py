@@ -20,7 +20,6 @@ from ksvd_ref import dual, primal
 from ksvd_ref.course import datasets, exercises
 
 plt.style.use("ksvd_ref.data.ksvd")
-rng = np.random.default_rng(3)
 
 
 # %% [markdown]
@@ -75,7 +74,6 @@ h_e, h_r, sigma_1 = np.array([[1], [3]]) / 10 ** 0.5, np.ones((2, 1)) / 2 ** 0.5
 by_hand = [h_r, np.array([[15], [15]]) / 10 ** 0.5, np.array([[3], [9]]) / 2 ** 0.5,
            np.array([[15], [15]]) / 10 ** 0.5, h_e, h_r]
 six = grad(lagrangian, tuple(range(6)))(*by_hand, 1 / sigma_1, K, np.eye(2))
-print("six derivatives:", ", ".join(f"{np.abs(g).max():.0e}" for g in six))
 assert max(np.abs(g).max() for g in six) < 1e-14
 assert abs(lagrangian(*by_hand, 1 / sigma_1, K, np.eye(2))) < 1e-13     # K.11: J, which is 0
 # %% [markdown]
@@ -98,14 +96,13 @@ for W_e, W_r in ((Psi.T @ H_r, Phi.T @ H_e), (Phi.T @ H_e, Psi.T @ H_r)):      #
 assert max(slopes[0]) < 1e-12 * sigma[0] and min(slopes[1][:4]) > 0.1 > max(slopes[1][4:])
 # %% [markdown]
 # ## 3. Elimination
-# From six conditions to two, without the features. Put the first row into the last:
-# $E = \Phi(\Psi^\top H_r) = K H_r$. The middle row says $E = H_e\Lambda^{-1}$, that is $H_e\Sigma$
-# with $\Sigma = \Lambda^{-1}$ (K.21). Together, and with the mirror image, they are the **dual
-# problem** (K.15):
+# Put the first row into the last: $E = \Phi(\Psi^\top H_r) = K H_r$. The middle row says
+# $E = H_e\Lambda^{-1}$, that is $H_e\Sigma$ with $\Sigma = \Lambda^{-1}$ (K.21). Together, and with
+# the mirror image, they are the **dual problem** (K.15):
 #
 # $$K H_r = H_e\Sigma, \qquad K^\top H_e = H_r\Sigma.$$
 #
-# Only $K$ is left. For any other $1/\lambda$ that is no singular value, only $H = 0$ solves it.
+# Only $K$ is left, and $1/\lambda$ is one of its $\sigma$: for any other only $H = 0$ solves it.
 # %%
 E, R = Phi @ (Psi.T @ H_r), Psi @ (Phi.T @ H_e)
 for left, right in ((E, K @ H_r), (R, K.T @ H_e), (E, H_e * sigma), (R, H_r * sigma)):
@@ -117,8 +114,7 @@ assert least > 1
 
 
 # %% [markdown]
-# ## 4. What is free
-# Which changes of a solution leave a solution?
+# ## 4. What is free: which changes leave a solution
 #
 # - **Sign.** Flip both vectors of a pair, or neither (V12).
 # - **Rotation.** Where two $\sigma$ are equal, any orthogonal $Q$ may mix their components, the
@@ -159,33 +155,38 @@ plt.show()
 #
 # ## 5. Rank, and the best few
 # A component with $\sigma = 0$ has no $\lambda = 1/\sigma$: the dual has it, no primal problem
-# does. So there are at most $\min(N, M, p)$ components (V16); `dual.solve` keeps the numerical
-# rank. Any subset is just as stationary, with $J = 0$ (V3). To order by $\sigma$ is a choice of
-# ours, with a reason: the $s$ largest leave the least error, by Eckart and Young (EY).
+# does. So there are at most $\min(N, M, p)$ components (V16). Any subset is stationary too, with
+# $J = 0$ (V3). We keep the $s$ largest $\sigma$: they leave the least error (Eckart and Young; EY).
 # %%
 few = Phi[:, :4] @ Psi[:, :4].T                     # four features
 assert len(dual.solve(K).sigma) == 11 and len(dual.solve(few).sigma) == 4
 subsets = [list(S) for s in range(1, 11) for S in combinations(range(11), s)]
 error = np.array([np.linalg.norm(K - H_e[:, S] * sigma[S] @ H_r[:, S].T) for S in subsets])
-worst = max(abs(primal.objective(Psi.T @ H_r[:, S], Phi.T @ H_e[:, S], 1 / sigma[S], Phi, Psi))
-            for S in subsets)
-size = np.array([len(S) for S in subsets])
-best = [error[size == s].min() for s in range(1, 11)]
+chosen = [(Psi.T @ H_r[:, S], Phi.T @ H_e[:, S], 1 / sigma[S], Phi, Psi) for S in subsets]
+worst = max(abs(primal.objective(*at)) for at in chosen)
+slope = max(np.abs(side).max() for at in chosen for side in primal.gradient(*at))
+best = [min(error[n] for n, S in enumerate(subsets) if len(S) == s) for s in range(1, 11)]
 np.testing.assert_allclose(best, [np.sum(sigma[s:] ** 2) ** 0.5 for s in range(1, 11)])
-print(f"{len(subsets)} subsets, largest |J| {worst:.0e}")
-assert worst < 1e-12 * sigma.sum()
+print(f"{len(subsets)} subsets, largest |J| {worst:.0e}, largest derivative {slope:.0e}")
+assert worst < 1e-12 * sigma.sum() and slope < 1e-12 * sigma[0]
 # %% [markdown]
 # ## 6. Weights of rows and columns
-# Rows that count more get a weight. With positive diagonals $D_e$, $D_r$ the KSVD of
-# $D_e^{-1/2}KD_r^{-1/2}$ has famous cases: row and column sums as weights of a table give
-# *correspondence analysis*, whose first component is constant. Covariances of two sets of variables
-# as $K$ give *partial least squares*, and whitened by their own covariances *canonical correlation
-# analysis*.
+# The *weighted* KSVD is that of $C_e^{-1/2}KC_r^{-1/2}$, $C_e$ and $C_r$ positive definite. Three
+# old methods are cases. Row and column sums on the diagonals: *correspondence analysis*, whose
+# first pair says nothing: $\sigma_1 = 1$, $C_e^{-1/2}h_e$ is constant. $K = X^\top Z$ of two
+# centred sets of variables, $C_e = C_r = I$: *partial least squares*, by one SVD. The same $K$ with
+# $C_e = X^\top X$, $C_r = Z^\top Z$: *canonical correlation analysis*. There $\sigma_1$ is the
+# largest correlation of a combination of $X$ with one of $Z$ (a QR whitens $X$: $Q^\top Q = I$).
 # %%
-rows, columns = K.sum(axis=1), K.sum(axis=0)
-first = dual.solve(K / np.sqrt(np.outer(rows, columns)), 1)
-np.testing.assert_allclose(first.sigma, 1.0, rtol=1e-13)
-np.testing.assert_allclose(first.H_e[:, 0], np.sqrt(rows / rows.sum()), rtol=1e-12)
+rows = K.sum(axis=1)
+first = dual.solve(K / np.sqrt(np.outer(rows, K.sum(axis=0))), 1)
+assert abs(first.sigma[0] - 1) < 1e-13 and np.ptp(first.H_e[:, 0] / np.sqrt(rows)) < 1e-13
+X, Z = (A - A.mean(axis=0) for A in (K[:, :5], K[:, 5:]))       # two sets of words
+X_white, Z_white = np.linalg.qr(X)[0], np.linalg.qr(Z)[0]
+a, size, b = dual.solve(X_white.T @ Z_white, 1)
+found = np.corrcoef((X_white @ a).T, (Z_white @ b).T)[0, 1]
+words = np.abs(np.corrcoef(X.T, Z.T)[:5, 5:]).max()
+assert abs(found - size[0]) < 1e-12 and words < 0.65 < 0.79 < found     # of two words: 0.64
 
 
 # %% [markdown]
@@ -232,8 +233,8 @@ exercises.check("2.2", balanced_weights)
 # 3. $\sigma_l = h_e^\top K h_r$ with vectors of length 1 that move with $K$. Why is
 #    $\partial\sigma_l/\partial K$ nevertheless $h_eh_r^\top$, if $\sigma_l$ is not repeated?
 #
-# *Where this is used.* Lesson 03 turns the multipliers into weights; Primal-Attention trains them.
+# *Where this is used.* Lesson 03 turns the multipliers into weights; findings F4 and F8.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
-# Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609. Golub
-# and Van Loan, *Matrix Computations*: the SVD and the theorem of Eckart and Young.
+# Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609. Golub,
+# Van Loan, *Matrix Computations*.
