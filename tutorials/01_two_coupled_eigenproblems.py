@@ -183,7 +183,7 @@ for kind, colour, mark in (("Kenyon", "#0072B2", "o"), ("Output", "#000000", "s"
     for ax, A in zip(axes, (E, R)):
         ax.scatter(*A[cell == kind[0], 1:3].T, s=14, c=colour, marker=mark, lw=0, label=kind)
 assert np.all(counts[:, cell == "P"] == 0) and np.std(E[cell == "P", 1:3], axis=0).min() > 0.1
-axes[1].annotate("all projection\nneurons", (0, 0), (-0.1, -0.72), arrowprops={"arrowstyle": "->"})
+axes[1].annotate("all projection neurons", (0, 0), (-0.1, 1.1), arrowprops={"arrowstyle": "->"})
 axes[0].set(title="as senders", xlabel="component 2", ylabel="component 3")
 axes[1].set(title="as receivers", xlabel="component 2")
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

@@ -125,7 +125,7 @@ assert max(*reversal["product at C"], *reversal["nowhere"]) < 4
 # %% [markdown]
 # ## 6. Characters: which position
 # The yardstick are n-grams, which predict a character from the $n - 1$ before it.
-# %% Dots for ten models against three n-grams: the best reach the trigram, at 2.6 bits
+# %% Dots for twelve models against three n-grams: the best reach the trigram, at 2.6 bits
 train, test = runs["gospel"]()
 ngram = {}
 for n in (2, 3, 4):

@@ -164,6 +164,7 @@ assert (took[1] / took[0]).min() > 1.5
 figure, ax = plt.subplots(figsize=(7, 2.4))
 ax.loglog(sizes, took.T, "o-", label=["copying", "solving"])
 ax.set(xlabel="p, features", ylabel="ns per number", xticks=sizes, xticklabels=sizes)
+ax.minorticks_off()
 ax.legend()
 plt.show()
 
