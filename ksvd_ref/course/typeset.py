@@ -21,9 +21,11 @@ UNIT = re.compile(r"(?<=\d) (?=(?:%|minutes?|seconds?|hours?|lines?|GB|MB|s|ms|r
 BOX = re.compile(r"<p>(?=<strong>(By hand|Counter-example)\.</strong>|<em>(See):</em>)")
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
 TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
-    # infinity, top, perpendicular and dots are no operators; phi has one shape
+    # infinity, top, perpendicular and dots are no operators, similar is; phi has one shape
     ("<mo>(&#x0(?:221E|22A4|22A5|2026|22EF);)</mo>", r'<mi mathvariant="normal">\1</mi>'),
-    ("&#x003D5;", "&#x003C6;"),
+    ("&#x003D5;", "&#x003C6;"), ("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>"),
+    ("<mi>&#x027C2;</mi>", "<mo>&#x022A5;</mo>"), ("<mi>;</mi>", "<mo>;</mo>"),
+    ("<mo>(?=&#x0002E;)", '<mo lspace="0" rspace="0">'),
     # capitals are upright
     ("<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)", r'<mi mathvariant="normal">\1'),
     # no space at a partial derivative, nabla, slash, bar, double bar, nor between tr and (
@@ -31,6 +33,7 @@ TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
     ("<mo>(?=&#x0002F;)", '<mo lspace="0" rspace="0">'),
     ("<mo[^>]*>(?=&#x(?:0007C|02016);)", '<mo stretchy="false" lspace="0" rspace="0">'),
     ("<mo>([a-z]+)</mo>(?=<mo[^>]*>(?:&#x00028;|\\())", r"<mi>\1</mi>"),
+    ("<mo>(?=[a-z]+</mo>)", '<mo lspace="0.167em" rspace="0.167em">'),
     # a space between log and its argument
     ("<mi>(log|sin|cos|exp|max|min)</mi>(?=<m[^o])", r'<mi>\1</mi><mspace width="0.167em"/>'),
     # plus and minus are signs after an opening bracket, a comma, a relation
