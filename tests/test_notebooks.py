@@ -66,7 +66,8 @@ def test_students_get_no_answers_and_their_checks_work(tmp_path, capsys):
     assert not (out / "solutions").exists() and (out / notebooks.START).exists()
     for path in out.glob("*.ipynb"):
         assert "<details>" not in path.read_text(encoding="utf-8")
-    work = "from ksvd_ref.course import exercises\nexercises.check('3.1', lambda a, b, c: b.T @ c @ a)"
+    work = "from ksvd_ref.course import exercises\n" \
+        "exercises.check('3.1', lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))"
     done = subprocess.run([sys.executable, "-c", work], cwd=out, capture_output=True, text=True)
     assert done.stdout == "E3.1  right\n" and done.stderr == ""
 

@@ -129,12 +129,16 @@ def _lesson(setter, stem, notebook, answered=True, quick=False):
             body.append(folded(f"Solution of E{exercise}", solutions[exercise]))
     title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
     number = stem[:2] if stem[:2].isdigit() else ""
+    return Page(f"{stem}.html", f"{number} {title}".strip(),
+                f"<p>{QUICK}</p>" * quick + _offered(stem, number, "".join(body)), figures)
+
+
+def _offered(stem, number, body):
+    """The body with the lesson's number above its title, and its two files below it."""
     above = f'<p class="number">Lesson {number}</p>' if number else ""
     files = " ".join(f'<a href="files/{stem}{kind}" download>{stem}{kind}</a>'
                      for kind in (".py", ".ipynb"))
-    above, body = f"<p>{QUICK}</p>" * quick + above, "".join(body).replace(
-        "</h1>", f'</h1><p class="small">To download: {files}</p>', 1)
-    return Page(f"{stem}.html", f"{number} {title}".strip(), above + body, figures)
+    return above + body.replace("</h1>", f'</h1><p class="small">To download: {files}</p>', 1)
 
 
 def _outputs(setter, stem, where, cell, figures):
@@ -189,9 +193,10 @@ def _equations(setter):
         "the tests that hold it. A statement without a function is shown by its lesson and test. "
         "A number that is missing is not used.")
     for kinds, title in KINDS.items():
-        items = "".join(_entry(setter, entry) for entry in setter.entries.values()
-                        if entry.tag[0] in kinds)
-        body += f'<h2 id="{kinds}">{title}</h2><ul class="index">{items}</ul>'
+        some = [entry for entry in setter.entries.values() if entry.tag[0] in kinds]
+        jump = " ".join(f'<a href="#{entry.tag}">{entry.tag}</a>' for entry in some)
+        items = "".join(_entry(setter, entry) for entry in some)
+        body += f'<h2 id="{kinds}">{title}</h2><p>{jump}</p><ul class="index">{items}</ul>'
     return Page("equations.html", "Equations", body)
 
 
@@ -233,18 +238,20 @@ def _start(setter, quick=False):
     """START.md, with one picture, and with a picture and a sentence for each lesson."""
     head, *sections = re.split(r"\n(?=## )", (notebooks.TUTORIALS / notebooks.START).read_text(
         encoding="utf-8"))
-    body = setter.prose(head)
+    body, picture = setter.prose(head), ""
     for path in [] if quick else [x for x in notebooks.lessons() if x.name.startswith("10_")]:
         if path.with_suffix(".html").name in setter.pages:
             text = html.escape(next(cell.metadata["title"] for cell in notebooks.read(path).cells
                                     if "title" in cell.metadata))
-            body += (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg" '
-                     f'alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
+            picture = (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg"'
+                       f' alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
+    body = body.replace("</p>", f"</p>{picture}", 1)
     for section in sections:
         part = section.partition("\n")[0].removeprefix("## ")
         cards = "".join(_card(setter, quick, *row) for row in _lessons()
                         if _part(row[1]) == part and f"{row[1]}.html" in setter.pages)
-        body += setter.prose(section) + (f'<ol class="cards">{cards}</ol>' if cards else "")
+        body += subscripts(setter.prose(section))
+        body += f'<ol class="cards">{cards}</ol>' if cards else ""
     return Page("index.html", SITE, f"<p>{QUICK}</p>" * quick + body)
 
 

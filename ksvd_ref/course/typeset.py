@@ -58,7 +58,8 @@ class Setter:
         self._convert, self._highlight = converter.convert, pygments.highlight
         self._python, self._formatter = lexers.PythonLexer(), formatters.HtmlFormatter
         self._markdown = markdown_it.MarkdownIt(
-            "commonmark", {"html": False, "typographer": True}).enable(["table", "smartquotes"]).use(
+            "commonmark", {"html": False, "typographer": True}).enable(
+            ["table", "smartquotes"]).use(
             dollarmath.dollarmath_plugin, double_inline=True, renderer=self.formula).use(
             anchors.anchors_plugin, min_level=2, max_level=3, permalink=True, permalinkSymbol="#",
             slug_func=_slug)
@@ -129,7 +130,7 @@ class Setter:
         return "".join(
             f'<div popover class="preview" id="at-{tag}"><p><strong>{tag}</strong> '
             f'{subscripts(html.escape(self.entries[tag].statement))}</p><p class="small">'
-            f'<a href="equations.html#{tag}">Source, function, lesson and test of {tag}</a></p></div>'
+            f'<a href="equations.html#{tag}">Source, function, lesson, test of {tag}</a></p></div>'
             for tag in tags)
 
     def lesson(self, number, text, anchor=""):
