@@ -116,19 +116,25 @@ def pytest_collection_finish(session):
     names = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if "aside" not in names or session.config.option.collectonly:
         return
-    aside = session.config.stash[ASIDE] = Aside()
-    session.config.add_cleanup(aside.end)
-    if "site" in names:
-        aside.submit("site", "-m", "ksvd_ref", "book", "--out", "site")
+    aside = _aside(session.config)
     for item in session.items:
         if "script" in getattr(item, "fixturenames", ()):
             path = item.callspec.params["path"]
             aside.submit(path.stem, "-W", "error", str(path))
 
 
+def _aside(config):
+    """The commands that run aside, the book first: started when they are first asked for."""
+    if ASIDE not in config.stash:
+        aside = config.stash[ASIDE] = Aside()
+        config.add_cleanup(aside.end)
+        aside.submit("site", "-m", "ksvd_ref", "book", "--out", "site")
+    return config.stash[ASIDE]
+
+
 @pytest.fixture(scope="session")
 def aside(request):
-    return request.config.stash[ASIDE]
+    return _aside(request.config)
 
 
 @pytest.fixture(scope="session")
