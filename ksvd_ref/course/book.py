@@ -239,12 +239,11 @@ def _start(setter, quick=False):
     head, *sections = re.split(r"\n(?=## )", (notebooks.TUTORIALS / notebooks.START).read_text(
         encoding="utf-8"))
     body, picture = setter.prose(head), ""
-    for path in [] if quick else [x for x in notebooks.lessons() if x.name.startswith("10_")]:
-        if path.with_suffix(".html").name in setter.pages:
-            text = html.escape(next(cell.metadata["title"] for cell in notebooks.read(path).cells
-                                    if "title" in cell.metadata))
-            picture = (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg"'
-                       f' alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
+    asked = next((name[:-5] for name in setter.pages if name.startswith("10_")), "")
+    if asked and not quick:
+        text = html.escape(_pictured(asked))
+        picture = (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg"'
+                   f' alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
     body = body.replace("</p>", f"</p>{picture}", 1)
     for section in sections:
         part = section.partition("\n")[0].removeprefix("## ")
@@ -253,6 +252,13 @@ def _start(setter, quick=False):
         body += subscripts(setter.prose(section))
         body += f'<ol class="cards">{cards}</ol>' if cards else ""
     return Page("index.html", SITE, f"<p>{QUICK}</p>" * quick + body)
+
+
+def _pictured(stem):
+    """What the first figure of a lesson shows, or "" where there is none."""
+    text = (notebooks.TUTORIALS / f"{stem}.py").read_text(encoding="utf-8")
+    found = re.search(r"^# %% (\w.*)", text, re.M)
+    return found[1] if found else ""
 
 
 def _part(stem):
@@ -264,7 +270,8 @@ def _part(stem):
 def _card(setter, quick, title, stem, minutes, needs, sentence):
     """What the start page shows of a lesson."""
     title, sentence = (x[0].upper() + x[1:] for x in (title, sentence))
-    picture = "" if quick else f'<img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
+    shown = f'<img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
+    picture = shown if _pictured(stem) and not quick else ""
     return (f'<li>{picture}<h3><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h3>'
             f"<p>{setter.tags(sentence)}</p>"
             f'<p class="small">{minutes} minutes; needs {setter.tags(needs)}</p></li>')

@@ -72,6 +72,9 @@ class Setter:
 
     def prose(self, text):
         """Markdown as HTML."""
+        text = re.sub(r"^\|.*", lambda row: re.sub(        # a bar of a formula ends no cell
+            r"\$[^$]+\$", lambda found: re.sub(r"(?<!\\)\|", r"\\|", found[0]), row[0]), text,
+            flags=re.M)
         made = self._markdown.render(text)
         made = re.sub(r'(\(?)<span class="math inline">(.*?)</span>([).,;:]*)',     # one word
                       r'<span class="math inline">\1\2\3</span>', made)
