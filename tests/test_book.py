@@ -92,7 +92,7 @@ def test_solutions_are_folded(pages, stem):
     assert page.folded == ["Contents", *(title for exercise in exercises for title in (
         f"Solution of E{exercise}", "The check")), "Answers to the questions"]
     for exercise in exercises:
-        assert re.search(rf'exercises.check\("{exercise}", \w+\)\s+E{exercise}  not attempted\s+'
+        assert re.search(rf'exercises.check\("{exercise}", \w+\)\s+E{exercise}  not attempted\s*'
                          f"Solution of E{exercise}", page.text)
 
 
@@ -327,6 +327,13 @@ def setter():
     return typeset.Setter()
 
 
+def test_an_entry_without_a_lesson_names_none(setter):
+    entry = next(iter(setter.entries.values()))
+    assert "lesson" in book._entry(setter, entry)
+    alone = book._entry(setter, entry._replace(lessons=()))
+    assert "lesson" not in alone and alone.count(" · <code>") >= 1
+
+
 def test_text_is_escaped_and_formulas_are_mathml(setter):
     """A tag leads to the index, a name to its source, < and & are no markup."""
     made = setter.prose("a < b & c, (K.12), K.12.3, `primal.solve(Phi, Psi)`, $K^\\top < 1$")
@@ -371,6 +378,7 @@ def test_typography(setter, formula, made):
     ("DOI 10.1016/j.acha.2015.08.001.", 'href="https://doi.org/10.1016/j.acha.2015.08.001">'),
     ("50 minutes, 99 %", "50\N{NO-BREAK SPACE}minutes, 99\N{NO-BREAK SPACE}%"),
     ('a "word"', "a \N{LEFT DOUBLE QUOTATION MARK}word\N{RIGHT DOUBLE QUOTATION MARK}"),
+    ("| $x$ |\n|---|\n| 1 |", '<math role="math" aria-label="x" alttext="x"'),
     ("| a |\n|---|\n| $|x|$, $y$ |", 'alttext="|x|"'), ("## 1. Why $x$ and K.12", '<h2 id="1-why-'),
     ("Findings F1 and F3.", 'Findings <a href="findings.html#F1">F1</a> and <a href="findings.ht'),
 ])
