@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
+from . import exercises
+
 PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
 START = "START.md"             # the first page
@@ -123,8 +125,7 @@ def notebooks(out, paths=None, answers=True):
     """Write lessons as notebooks into a folder, with the files that they read; their paths.
 
     Nothing is overwritten: a file of the same name may hold somebody's work. All lessons, or
-    `paths`. Without `answers` neither they nor the folder of solutions: the checks of the exercises
-    are then those of the clone.
+    `paths`. Without `answers` the folder of solutions has the checks alone.
     """
     nbformat, = need("nbformat")
     out, paths = Path(out), paths or lessons()
@@ -132,7 +133,7 @@ def notebooks(out, paths=None, answers=True):
         raise ValueError(f"--out: a folder expected, {out} is a "
                          + ("file" if out.exists() else "link to nothing"))
     targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
-    beside = [START, *(name for name in BESIDE if answers or name != "solutions")]
+    beside = START, *BESIDE
     for target in (*targets, *(out / name for name in beside)):
         if os.path.lexists(target):                 # a link to nothing would be written through
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
@@ -148,6 +149,8 @@ def notebooks(out, paths=None, answers=True):
                             ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(TUTORIALS / name, out / name)
+    for path in () if answers else (out / "solutions").glob("*.py"):
+        path.write_text(exercises.without_answers(path.read_text("utf-8")), encoding="utf-8")
     for target, notebook in made.items():
         nbformat.write(notebook, target)
     return list(targets)
