@@ -1,6 +1,7 @@
 """The lessons as notebooks. That each of them runs from a clean folder is what test_book sees."""
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -58,6 +59,16 @@ def test_solutions_are_folded_behind_their_checks(tmp_path):
             assert "def " in cell.source and "def check_" not in cell.source
     text = cells[-1].source
     assert text.index("1. ") < text.index("Answers to") < text.index("*Where this is used")
+
+
+def test_tags_lead_to_what_they_say(tmp_path):
+    """At the end of the same notebook, for it may be alone; not in formulas, code and headings."""
+    path, = notebooks.notebooks(tmp_path / "new", notebooks.lessons(3))
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells
+                     if cell.cell_type == "markdown")
+    links = set(re.findall(r"\[(.*?)\]\(#\1\)", text))
+    assert {"K.12", "K.17", "V26"} < links == set(re.findall("^### (.*)$", text, re.M))
+    assert "### K.12\n\nWₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ. *derived; Chen et al. 2023*" in text
 
 
 def test_students_get_no_answers_and_their_checks_work(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
-from . import exercises
+from . import exercises, index
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
@@ -114,6 +114,26 @@ def _answered(notebook, stem):
             cell.source = asked + _fold("Answers to the questions", found["answers"]) + used + rest
 
 
+def _tagged(notebook, entries):
+    """Tags in prose lead to what they say, which stands at the end: a notebook may be alone."""
+    found = {}
+
+    def link(tag):
+        if tag[0] not in entries:
+            return tag[0]
+        found[tag[0]] = f"### {tag[0]}\n\n{entries[tag[0]].statement}. *{entries[tag[0]].source}*"
+        return f"[{tag[0]}](#{tag[0]})"
+
+    prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    for cell in prose:                              # headings, formulas and code stay
+        parts = re.split(r"((?m:^#[^\n]*)|```.*?```|\$\$.*?\$\$|\$.*?\$|`.*?`)", cell.source,
+                         flags=re.S)
+        parts[::2] = [re.sub(index.TAG, link, part) for part in parts[::2]]
+        cell.source = "".join(parts)
+    if found:
+        prose[-1].source += "\n\n## What the tags say\n\n" + "\n\n".join(found.values())
+
+
 def _fold(title, cells):
     inside = "\n\n".join(
         cell.source if cell.cell_type == "markdown" else
@@ -139,9 +159,11 @@ def notebooks(out, paths=None, answers=True):
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
                              "somebody's work: choose another folder")
     made = {target: read(path) for target, path in targets.items()}     # before anything is written
+    entries = {entry.tag: entry for entry in index.entries()}
     for target, notebook in made.items():
         if answers:
             _answered(notebook, target.stem)
+        _tagged(notebook, entries)
     out.mkdir(parents=True, exist_ok=True)
     for name in beside:
         if (TUTORIALS / name).is_dir():
