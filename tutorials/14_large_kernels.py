@@ -230,11 +230,11 @@ exercises.check("14.2", merge)
 #    What do you get, and what does the answer tell you about $\sigma_6$?
 # 3. All rows of $K$ are landmarks, $n = N$, but only $m < M$ columns. When is $\hat K = K$?
 #
-# *Where this is used.* Lesson 15 runs `primal.solve` and `large.golub_kahan` on other array
-# libraries; `tests/benchmarks.py` times them against the solvers of others.
+# *Where this is used.* Lesson 15 runs both solvers on other libraries; `tests/benchmarks.py`.
 #
 # *Further reading.* Golub and Van Loan, *Matrix Computations*. Golub and Kahan, SIAM J. Numer.
-# Anal. B 2(2), 1965. Golub, Luk and Overton, A block Lanczos method, ACM Trans. Math. Softw. 7(2),
-# 1981. The asymmetric Nyström method: Tao et al., arXiv 2306.07040 and ICML 2024 (arXiv
-# 2406.08748). Williams and Seeger, Using the Nyström method to speed up kernel machines, NIPS 2000.
-# Halko, Martinsson, Tropp, Finding structure with randomness, SIAM Review 53(2), 2011.
+# Anal. B 2(2), 1965. Golub, Luk and Overton, A block Lanczos method for computing the singular
+# values and corresponding singular vectors of a matrix, ACM Trans. Math. Softw. 7(2), 1981. The
+# asymmetric Nyström method: Tao et al., arXiv 2306.07040 and ICML 2024 (arXiv 2406.08748). Williams
+# and Seeger, Using the Nyström method to speed up kernel machines, NIPS 2000. Halko, Martinsson,
+# Tropp, Finding structure with randomness, SIAM Review 53(2), 2011.
