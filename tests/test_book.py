@@ -12,18 +12,26 @@ from ksvd_ref.course import book, index, notebooks, typeset
 LESSONS = [path.stem for path in notebooks.lessons()]
 
 
+BLOCKS = "div", "p", "ul", "ol", "table", "pre", "figure", "details", "h2", "h3"
+CURLY = str.maketrans({"\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{NO-BREAK SPACE}": " "})
+
+
 class Reader(HTMLParser):
     """What a test asks of a page: names, links, pictures, headings, formulas, text."""
 
     def __init__(self, text):
         super().__init__()
         self.names, self.links, self.loads, self.pictures, self.heads = [], [], [], [], []
-        self.formulas, self.folded, self.text, self.tags = [], 0, "", set()
+        self.formulas, self.folded, self.text, self.tags = [], [], "", set()
+        self.open, self.blocks = [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         found = dict(attributes)
         self.tags.add(tag)
+        self.blocks += [tag] if "p" in self.open and tag in BLOCKS else []
+        self.open += [tag] if tag in ("p", "summary") else []
+        self.folded += [""] if tag == "summary" else []
         self.names += [found["id"]] if "id" in found else []
         self.links += [found["href"]] if tag == "a" else []
         if tag in ("img", "link", "script"):
@@ -31,10 +39,15 @@ class Reader(HTMLParser):
         self.pictures += [found["alt"]] if tag == "img" else []
         self.heads += [int(tag[1])] if re.fullmatch("h[1-6]", tag) else []
         self.formulas += [found["alttext"]] if tag == "math" else []
-        self.folded += tag == "details"
+
+    def handle_endtag(self, tag):
+        if self.open[-1:] == [tag]:
+            self.open.pop()
 
     def handle_data(self, data):
         self.text += data
+        if self.open[-1:] == ["summary"]:
+            self.folded[-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +60,7 @@ def pages(site):
 
 
 def flat(text):
-    return " ".join(text.split())
+    return " ".join(text.translate(CURLY).split())
 
 
 @pytest.mark.parametrize("stem", LESSONS)
@@ -71,12 +84,21 @@ def test_a_page_holds_its_lesson(pages, site, stem):
 
 @pytest.mark.parametrize("stem", [stem for stem in LESSONS if stem != "findings"])
 def test_solutions_are_folded(pages, stem):
-    exercises = set(re.findall(r"Exercise (\d+\.\d+)", pages[f"{stem}.html"].text))
-    assert 2 <= len(exercises) <= 4
+    """Each behind the cell that calls its check, with the check in it; the answers at the end."""
+    page = pages[f"{stem}.html"]
+    cells = notebooks.read(notebooks.TUTORIALS / f"{stem}.py").cells
+    exercises = [*filter(None, map(notebooks.checked, cells))]
+    assert 2 <= len(exercises) <= 4 and all(f"E{exercise}" in page.names for exercise in exercises)
+    assert page.folded == ["Contents", *(title for exercise in exercises for title in (
+        f"Solution of E{exercise}", "The check")), "Answers to the questions"]
     for exercise in exercises:
-        assert f"Solution of E{exercise}" in pages[f"{stem}.html"].text
-    assert "Answers to the questions" in pages[f"{stem}.html"].text
-    assert pages[f"{stem}.html"].folded == 2 * len(exercises) + 1       # with its check in it
+        assert re.search(rf'exercises.check\("{exercise}", \w+\)\s+E{exercise}  not attempted\s*'
+                         f"Solution of E{exercise}", page.text)
+
+
+def test_no_block_in_a_paragraph(pages):
+    """A browser would end the paragraph there, and leave an empty one behind."""
+    assert {name: page.blocks for name, page in pages.items() if page.blocks} == {}
 
 
 def test_every_picture_says_what_it_shows(pages):
@@ -99,6 +121,9 @@ def test_every_link_answers(pages, site):
             if not link.startswith(("http://", "https://")):
                 target, _, anchor = link.partition("#")
                 where = ((site / name).parent / target).resolve() if target else site / name
+                if where.parent.name == "files":
+                    assert where.is_file() and where.suffix in (".py", ".ipynb")
+                    continue
                 other = pages[where.relative_to(site.resolve()).as_posix()]
                 assert not anchor or anchor in other.names, (name, link)
     for name in ("index.html", *(f"{stem}.html" for stem in LESSONS)):
@@ -126,9 +151,34 @@ def test_previous_and_next(site):
 
 def test_the_start_page_has_a_picture_and_a_sentence_for_each_lesson(pages):
     page = pages["index.html"]
-    assert len(page.pictures) == len(page.heads) - 1 == 12
+    assert page.heads.count(3) == 15 and len(page.pictures) == 15 and page.heads.count(2) == 6
     for load in page.loads:
         assert load.startswith(("data:", "book.css", "figures/"))
+
+
+def test_the_first_page_says_what_the_readme_says():
+    """Hours of each part, and what needs what."""
+    text = (notebooks.TUTORIALS / notebooks.START).read_text(encoding="utf-8")
+    rows = {stem[:2]: (int(minutes), needs) for _, stem, minutes, needs, _ in book._lessons()}
+    for first, title in book.PARTS.items():
+        whole, quarters = re.search(rf"## {title}\n\n(\d) (?:(\d/\d) )?hours\.", text).groups()
+        said = 60 * (int(whole) + {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}[quarters])
+        minutes = sum(m for number, (m, _) in rows.items() if book._part(f"{number}_x") == title)
+        assert abs(said - minutes) <= 10, (title, minutes)
+    for number, (_, needs) in rows.items():
+        after = ", ".join(n for n, (_, other) in rows.items() if number in other)
+        assert f"| {number} | {needs} | {after}".rstrip() in text
+
+
+def test_every_page_shows_where_it_is(pages, site):
+    """The sidebar names every page, in four parts, and the sections of this one."""
+    for name in pages:
+        text = (site / name).read_text(encoding="utf-8")
+        side = text.partition('<div class="side">')[2].partition("</div>")[0]
+        assert all(f"{stem}.html" in side for stem in LESSONS) and side.count('class="part"') == 5
+        assert side.count("aria-current") == ("/" not in name)
+        for anchor in re.findall('<h2 id="(.*?)"', text):
+            assert f'<a href="#{anchor}">' in side, name
 
 
 def test_equations_lead_to_source_lesson_and_test(pages, site):
@@ -183,6 +233,7 @@ def small(tmp_path, monkeypatch):
             folder.mkdir()
             for name in notebooks.BESIDE:
                 (folder / name).write_text("")
+            (folder / notebooks.START).write_text("# Start\n\nHere.\n\n## I. The kernel SVD\n")
             shutil.copytree(notebooks.TUTORIALS / "site", folder / "site")
             monkeypatch.setattr(notebooks, "TUTORIALS", folder)
         (folder / "01_small.py").write_text(
@@ -217,11 +268,10 @@ def test_a_lesson_that_fails_stops_the_build_and_loses_nothing(tmp_path, small, 
     ("# %%\nfrom IPython.display import HTML\nHTML('<b>x</b>')", "got text/plain, text/html"),
     ("# %%\nprint('x' * 10_000_000)",
      "up to 100000 characters of text, .*expected, got text/plain"),
-    ("# %%\ndef f(x):\n    raise NotImplementedError(\"Exercise 1.1: x\")",
-     "cell 2: a solution of E1.1 expected"),
+    ("# %%\nexercises.check(\"1.1\", f)", "cell 2: a solution of E1.1 expected"),
 ])
 def test_a_page_that_would_be_poor_is_refused(tmp_path, small, monkeypatch, cell, message):
-    if "[markdown]" in cell or "Exercise" in cell:          # nothing to run
+    if "[markdown]" in cell or "exercises" in cell:         # nothing to run
         monkeypatch.setattr(notebooks, "execute", lambda path, progress: nbformat.read(path, 4))
     small(cell)
     with pytest.raises((ValueError, notebooks.LessonError), match=message):
@@ -277,24 +327,38 @@ def setter():
     return typeset.Setter()
 
 
+def test_an_entry_without_a_lesson_names_none(setter):
+    entry = next(iter(setter.entries.values()))
+    assert "lesson" in book._entry(setter, entry)
+    alone = book._entry(setter, entry._replace(lessons=()))
+    assert "lesson" not in alone and alone.count(" · <code>") >= 1
+
+
 def test_text_is_escaped_and_formulas_are_mathml(setter):
     """A tag leads to the index, a name to its source, < and & are no markup."""
     made = setter.prose("a < b & c, (K.12), K.12.3, `primal.solve(Phi, Psi)`, $K^\\top < 1$")
-    assert "a &lt; b &amp; c" in made and made.count('href="equations.html#K.12"') == 1
+    assert "a &lt; b &amp; c" in made and made.count('popovertarget="at-K.12"') == 1
+    shown = setter.previews(made)
+    assert shown.count(" popover ") == 1 and 'href="equations.html#K.12"' in shown
     link = r'<code><a href="source/primal.py.html#L-\d+">primal.solve\(Phi, Psi\)</a>'
     assert re.search(link, made)
-    assert "<msup><mi>K</mi><mo>&#x022A4;</mo></msup>" in made
+    assert '<msup><mi>K</mi><mi mathvariant="normal">&#x022A4;</mi></msup>' in made
     assert setter.output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
 
 
 @pytest.mark.parametrize("formula, made", [
     ("a) - b", "</mo><mo>&#x02212;"), ("(-a)", '</mo><mo form="prefix">&#x02212;'),
     ("a = -b", '<mo form="prefix">&#x02212;'), ("a^2 - b", "</msup><mo>&#x02212;"),
-    (r"\operatorname{tr}(A)", "<mi>tr</mi><mo"), (r"\max_i a_i", "<mo>max</mo>"),
+    (r"\operatorname{tr}(A)", "<mi>tr</mi><mo"), (r"\max_i a_i", 'rspace="0.167em">max</mo>'),
     (r"\|x\|", '<mo stretchy="false" lspace="0" rspace="0">&#x02016;</mo><mi>x'),
     (r"\Phi", '<mi mathvariant="normal">&#x003A6;'), (r"\varphi", "<mi>&#x003C6;"),
     (r"a/b", '<mo lspace="0" rspace="0">&#x0002F;'),
     (r"\log p", '<mi>log</mi><mspace width="0.167em"/><mi>p'), (r"\exp(x)", "<mi>exp</mi><mo"),
+    (r"-\infty", '<mi mathvariant="normal">&#x0221E;</mi>'), (r"\phi", "<mi>&#x003C6;</mi>"),
+    (r"x^\bot", '<mi mathvariant="normal">&#x022A5;</mi>'), (r"a \sim b", "<mo>&#x0223C;</mo>"),
+    (r"a, \dots, b", '<mi mathvariant="normal">&#x02026;</mi>'), (r"a \perp b", "<mo>&#x022A5;<"),
+    (r"\tfrac12\operatorname{tr}A", '<mo lspace="0.167em" rspace="0.167em">tr</mo>'),
+    (r"a;\ b", "<mo>;</mo>"), (r"a.", '<mo lspace="0" rspace="0">&#x0002E;'),
     (r"a = +b", '<mo form="prefix">&#x0002B;'), (r"\mathcal L", "<mi>ℒ</mi>"),
     (r"\mathbf 1", "<mn>𝟏"),
     (r"\mathbb R^M", "<mi>ℝ</mi>"), (r"\mathcal N", "<mi>𝒩</mi>"), (r"\mathbf x", "<mi>𝐱</mi>"),
@@ -304,3 +368,39 @@ def test_text_is_escaped_and_formulas_are_mathml(setter):
 def test_typography(setter, formula, made):
     """A minus after a bracket is a sign, after one that closes a difference; and so on."""
     assert made in setter.prose(f"${formula}$")
+
+
+@pytest.mark.parametrize("text, made", [
+    ("**By hand.** Two.", '<p class="box by hand"><strong>By hand.</strong> Two.</p>'),
+    ("**Counter-example.** No.", '<p class="box counter-example"><strong>'),
+    ("*See:* a line.", '<p class="box see"><em>See:</em>'),
+    ("arXiv 2305.19798", '<a href="https://arxiv.org/abs/2305.19798">arXiv 2305.19798</a>'),
+    ("DOI 10.1016/j.acha.2015.08.001.", 'href="https://doi.org/10.1016/j.acha.2015.08.001">'),
+    ("50 minutes, 99 %", "50\N{NO-BREAK SPACE}minutes, 99\N{NO-BREAK SPACE}%"),
+    ('a "word"', "a \N{LEFT DOUBLE QUOTATION MARK}word\N{RIGHT DOUBLE QUOTATION MARK}"),
+    ("| $x$ |\n|---|\n| 1 |", '<math role="math" aria-label="x" alttext="x"'),
+    ("| a |\n|---|\n| $|x|$, $y$ |", 'alttext="|x|"'), ("## 1. Why $x$ and K.12", '<h2 id="1-why-'),
+    ("Findings F1 and F3.", 'Findings <a href="findings.html#F1">F1</a> and <a href="findings.ht'),
+])
+def test_prose(text, made):
+    assert made in typeset.Setter(["findings.html"]).prose(text)
+
+
+def test_a_quick_book_runs_nothing_and_says_so(tmp_path, small, capsys):
+    small("# %%\n1 / 0")
+    assert main(["book", "--quick", "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "01_small.html").read_text(encoding="utf-8")
+    assert book.QUICK in page and "<img" not in page and 'href="files/01_small.ipynb"' in page
+    assert book.QUICK in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_book_without_solutions(tmp_path):
+    """Neither solution nor answer, in a page or a download; the exercises stay."""
+    for words in ([], ["--no-solutions"]):
+        out = tmp_path / f"out{len(words)}"
+        assert main(["book", "--quick", "--lesson", "3", "--out", str(out), *words]) == 0
+        page = (out / "03_from_dual_to_primal.html").read_text(encoding="utf-8")
+        for text in ("Solution of E3.2", "The check", "Answers to the questions"):
+            assert (text in page) == (not words)
+        assert 'id="E3.2"' in page

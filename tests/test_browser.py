@@ -15,7 +15,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 QUIET = ("--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
          "--disable-background-networking --disable-component-update").split()
-ZERO = """[...document.querySelectorAll('math')].filter(formula => {
+ZERO = """[...document.querySelectorAll('main math')].filter(formula => {
     const box = formula.getBoundingClientRect(); return !(box.width > 0 && box.height > 0)
 }).map(formula => formula.getAttribute('alttext'))"""
 TOO_WIDE = """[...document.querySelectorAll('main *')].filter(element =>
@@ -87,9 +87,33 @@ def test_the_keyboard_is_enough(page, address):
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
     page.keyboard.press("Enter")
     assert page.url.endswith("#main")
-    page.locator("summary").first.focus()
+    page.locator("main summary").first.focus()
     page.keyboard.press("Enter")
-    assert page.evaluate("document.querySelector('details').open")
+    assert page.evaluate("document.querySelector('main details').open")
+
+
+def test_a_tag_is_previewed_in_place(page, address):
+    """Press a tag: what it says stands on the page, and Escape takes it away; without a script."""
+    page.goto(f"{address}/03_from_dual_to_primal.html", wait_until="load")
+    tag, shown = page.locator("main button").first, page.locator("main .preview").first
+    assert not shown.is_visible()
+    tag.click()
+    assert shown.is_visible() and shown.locator("a").get_attribute("href").startswith("equations")
+    page.keyboard.press("Escape")
+    assert not shown.is_visible() and page.url.endswith("primal.html")
+
+
+def test_the_sidebar_stays_in_view(page, address):
+    """On a desk; on a phone it is folded at the top. Prose has lines of 42rem at most."""
+    page.goto(f"{address}/03_from_dual_to_primal.html", wait_until="load")
+    desk = page.evaluate("innerWidth") > 1000
+    page.evaluate("scrollTo(0, 3000)")
+    assert page.locator(".side").is_visible() == desk
+    assert page.locator("header summary").is_visible() != desk
+    if desk:
+        assert page.evaluate("document.querySelector('.side').getBoundingClientRect().top") == 0
+    assert page.evaluate("Math.max(...[...document.querySelectorAll('main p')].map("
+                         "p => p.getBoundingClientRect().width))") <= 42 * 16
 
 
 def test_dark_is_dark(page, address):

@@ -19,7 +19,7 @@ def lesson(tmp_path, monkeypatch):
     def make(*cells):
         folder = tmp_path / "tutorials"
         folder.mkdir()
-        for name in notebooks.BESIDE:
+        for name in (*notebooks.BESIDE, notebooks.START):
             (folder / name).write_text("# beside")
         path = folder / "01_small.py"
         path.write_text("# %% [markdown]\n# # Small\n" + "".join(f"# %%\n{c}\n" for c in cells))
@@ -30,7 +30,7 @@ def lesson(tmp_path, monkeypatch):
 
 def test_notebooks_are_the_lessons(tmp_path, capsys):
     assert main(["notebooks", "--out", str(tmp_path / "new")]) == 0
-    assert "13 notebooks written" in capsys.readouterr().out
+    assert "16 notebooks written" in capsys.readouterr().out
     for path in notebooks.lessons():
         target = tmp_path / "new" / f"{path.stem}.ipynb"
         notebook = nbformat.read(target, as_version=4)
@@ -42,8 +42,34 @@ def test_notebooks_are_the_lessons(tmp_path, capsys):
         assert [x for x in code.split("\n") if x and not x.startswith("#")] == want
         assert not any(cell.get("outputs") for cell in notebook.cells)
         assert json.loads(target.read_text("utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
-    for name in notebooks.BESIDE:
+    for name in (*notebooks.BESIDE, notebooks.START):
         assert (tmp_path / "new" / name).exists()
+
+
+def test_solutions_are_folded_behind_their_checks(tmp_path):
+    path, = notebooks.notebooks(tmp_path / "with", notebooks.lessons(3))
+    cells = nbformat.read(path, as_version=4).cells
+    for before, cell in zip(cells, cells[1:]):
+        exercise = notebooks.checked(before)
+        if exercise:
+            assert cell.source.startswith(
+                f"<details><summary>Solution of E{exercise}</summary>\n\n**E{exercise}**")
+            assert "def " in cell.source and "def check_" not in cell.source
+    text = cells[-1].source
+    assert text.index("1. ") < text.index("Answers to") < text.index("*Where this is used")
+
+
+def test_students_get_no_answers_and_their_checks_work(tmp_path, capsys):
+    out = tmp_path / "handout"
+    assert main(["notebooks", "--no-solutions", "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert not (out / "solutions").exists() and (out / notebooks.START).exists()
+    for path in out.glob("*.ipynb"):
+        assert "<details>" not in path.read_text(encoding="utf-8")
+    work = "from ksvd_ref.course import exercises\n" \
+        "exercises.check('3.1', lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))"
+    done = subprocess.run([sys.executable, "-c", work], cwd=out, capture_output=True, text=True)
+    assert done.stdout == "E3.1  right\n" and done.stderr == ""
 
 
 def test_nothing_is_overwritten(tmp_path, lesson, capsys):

@@ -15,7 +15,8 @@ KINDS = ".py", ".ipynb"
 def book(options):
     """The lessons as a static site."""
     try:
-        print(f"start page: {course.book.build(options.out, options.lesson)}")
+        start = course.book.build(options.out, options.lesson, options.solutions, options.quick)
+        print(f"start page: {start}")
     except course.notebooks.LessonError as error:
         print(f"ksvd-ref: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
@@ -24,9 +25,9 @@ def book(options):
 
 def notebooks(options):
     """The lessons as notebooks."""
-    written = course.notebooks.notebooks(options.out)
+    written = course.notebooks.notebooks(options.out, answers=options.solutions)
     print(f"{len(written)} notebooks written to {options.out}, with the files that they read; "
-          f"the first is {written[0].name}")
+          f"begin with {course.notebooks.START}, then {written[0].name}")
     return 0
 
 

@@ -185,10 +185,16 @@ def _course_commands(add):
     option("--out", metavar="DIR", type=Path, default=Path("book"),
            help="a new folder, or an earlier book (default: book)")
     option("--lesson", metavar="N", type=int, help="only this lesson")
+    option("--quick", action="store_true", help="a look in a minute: no cell is run, so neither "
+           "outputs nor figures")
+    option("--no-solutions", dest="solutions", action="store_false", help="for students: "
+           "neither solutions nor answers")
     option = add("notebooks", lambda options: command.lessons.notebooks(options),
                  "Write the lessons as Jupyter notebooks.").add_argument
     option("--out", metavar="DIR", type=Path, required=True,
            help="a folder without earlier notebooks")
+    option("--no-solutions", dest="solutions", action="store_false", help="for students: the "
+           "checks are then those of the clone")
     option = add("check", lambda options: command.lessons.check(options),
                  "Run the checks of the exercises on your own file. It may be a whole lesson or "
                  "your functions alone.").add_argument

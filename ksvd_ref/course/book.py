@@ -19,10 +19,12 @@ from . import notebooks
 from .typeset import ROOT, Setter, contents, figure, folded, source_link, sources, subscripts
 
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
+PARTS = {1: "I. The kernel SVD", 6: "II. Attention as a smoother", 10: "III. Primal-Attention",
+         14: "IV. Numbers"}                         # by the first lesson of each
+QUICK = "This page was made with --quick: no cell was run, so outputs and figures are missing."
 LONGEST = 100_000           # characters that a cell may print
-LINKS = {"index.html": "Lessons", "findings.html": "Findings", "equations.html": "Equations",
-         "notation.html": "Notation"}               # at the top of each page
-SOLUTION = re.compile(r"\*\*E(\d+\.\d+)\b")
+LINKS = {"index.html": "Start", "findings.html": "Findings", "equations.html": "Equations",
+         "notation.html": "Notation"}               # beside each page
 KINDS = {"K": "The derivation", "EV": "Claims about the derivation",        # letters of tags
          "S": "Attention as a kernel smoother", "D": "Claims about smoothers"}
 GENERATOR = '<meta name="generator" content="ksvd_ref book">'     # an earlier book has it
@@ -39,27 +41,33 @@ class Page(NamedTuple):
     figures: Any = ()     # (file name, SVG) of each
 
 
-def build(out, number=None):
+def build(out, number=None, answers=True, quick=False):
     """Run the lessons, or that of this number only, and write the site; its start page.
 
     `out` is a new folder, an empty one, or an earlier book, whose pages are replaced. The pages are
-    made before anything is written: a lesson that fails leaves `out` as it was.
+    made before anything is written: a lesson that fails leaves `out` as it was. Without `answers`
+    no solution is shown; `quick` runs nothing.
     """
     out, paths = Path(out), notebooks.lessons(number)
     _check_folder(out)
-    notebooks.need("nbclient", "ipykernel")         # missed before a lesson starts
+    if not quick:
+        notebooks.need("nbclient", "ipykernel")     # missed before a lesson starts
     built = _names(paths)
     order = [name for name in _names(notebooks.lessons()) if name in built or (out / name).exists()]
     setter = Setter(order)
     with tempfile.TemporaryDirectory() as folder:
-        pages = [_lesson(setter, path.stem, _executed(path))
-                 for path in notebooks.notebooks(Path(folder) / "book", paths)]
+        written = notebooks.notebooks(Path(folder) / "book", paths, answers=False)
+        files = {path.name: path.read_bytes() for path in (*paths, *written)}
+        pages = [_lesson(setter, lesson.stem, notebooks.read(lesson) if quick else _executed(path),
+                         answers, quick) for lesson, path in zip(paths, written)]
     # the start page first: it is what a later build knows an earlier one by
-    pages = [_start(setter), *pages, _equations(setter), _notation(setter), *_sources()]
-    for folder in ("figures", "source"):
+    pages = [_start(setter, quick), *pages, _equations(setter), _notation(setter), *_sources()]
+    for folder in ("figures", "files", "source"):
         (out / folder).mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (out / "files" / name).write_bytes(content)
     for page in pages:
-        (out / page.name).write_text(_document(page, order), encoding="utf-8")
+        (out / page.name).write_text(_document(page, order, setter), encoding="utf-8")
         for name, svg in page.figures:
             (out / "figures" / name).write_text(svg, encoding="utf-8")
     for path in (notebooks.TUTORIALS / "site").iterdir():           # style, font and its licence
@@ -99,28 +107,38 @@ def _executed(path):
         say(done)
 
 
-def _lesson(setter, stem, notebook):
+def _lesson(setter, stem, notebook, answered=True, quick=False):
     """Prose, code, outputs and figures of one lesson, with its solutions folded."""
-    body, figures, solutions = [], [], _solutions(setter, stem)
+    body, figures, solutions = [], [], _solutions(setter, stem) if answered else {}
     answers = folded("Answers to the questions", solutions.get("answers"))
     for n, cell in enumerate(notebook.cells, 1):
         where, start = f"{stem}, cell {n}", f'<div id="cell-{n}"'
         if cell.cell_type == "markdown":
             asked = answers if "without code" in cell.source else ""
-            body.append(f"{start}>{_text(setter, where, cell.source, asked)}</div>")
+            text = re.sub(r"<p><strong>(E\d+\.\d+)</strong>", r'<p id="\1"><a href="#\1"><strong>'
+                          r"\1</strong></a>", _text(setter, where, cell.source, asked))
+            body.append(f"{start}>{text}</div>")
             continue
         body += [f'{start} class="cell">{setter.code(cell.source)}',
                  *_outputs(setter, stem, where, cell, figures), "</div>"]
-        for exercise in re.findall(r"NotImplementedError\(\"Exercise (\d+\.\d+)", cell.source):
+        exercise = notebooks.checked(cell)
+        if exercise and answered:
             if exercise not in solutions:
                 raise notebooks.LessonError(f"{where}: a solution of E{exercise} expected, found "
                                             "none")
             body.append(folded(f"Solution of E{exercise}", solutions[exercise]))
     title = notebook.cells[0].source.partition("\n")[0].lstrip("# ")
     number = stem[:2] if stem[:2].isdigit() else ""
+    return Page(f"{stem}.html", f"{number} {title}".strip(),
+                f"<p>{QUICK}</p>" * quick + _offered(stem, number, "".join(body)), figures)
+
+
+def _offered(stem, number, body):
+    """The body with the lesson's number above its title, and its two files below it."""
     above = f'<p class="number">Lesson {number}</p>' if number else ""
-    return Page(f"{stem}.html", f"{number} {title}".strip(), above + contents("".join(body)),
-                figures)
+    files = " ".join(f'<a href="files/{stem}{kind}" download>{stem}{kind}</a>'
+                     for kind in (".py", ".ipynb"))
+    return above + body.replace("</h1>", f'</h1><p class="small">To download: {files}</p>', 1)
 
 
 def _outputs(setter, stem, where, cell, figures):
@@ -153,21 +171,17 @@ def _text(setter, where, text, answers=""):
 
 def _solutions(setter, stem):
     """{exercise: HTML}, and the answers to the questions."""
-    path, found, last = notebooks.TUTORIALS / "solutions" / f"{stem}.py", {}, None
-    for n, cell in enumerate(notebooks.read(path).cells if path.exists() else (), 1):
-        if cell.cell_type == "markdown":
-            match = SOLUTION.match(cell.source)
-            last = match[1] if match else "answers" if "questions" in cell.source[:40] else None
-            text = _text(setter, f"solutions/{stem}, cell {n}", cell.source)
-        else:
-            if last in (None, "answers"):
-                continue
-            solution, start, check = cell.source.partition("def check_")
-            text = setter.code(solution)
-            if start:
-                text += folded("The check", setter.code(start + check))
-        if last:
-            found[last] = found.get(last, "") + text
+    found = {}
+    for exercise, cells in notebooks.solutions(stem).items():
+        for cell in cells:
+            if cell.cell_type == "markdown":
+                text = _text(setter, f"solutions/{stem}, {cell.id}", cell.source)
+            else:
+                solution, start, check = cell.source.partition("def check_")
+                text = setter.code(solution)
+                if start:
+                    text += folded("The check", setter.code(start + check))
+            found[exercise] = found.get(exercise, "") + text
     return found
 
 
@@ -179,9 +193,10 @@ def _equations(setter):
         "the tests that hold it. A statement without a function is shown by its lesson and test. "
         "A number that is missing is not used.")
     for kinds, title in KINDS.items():
-        items = "".join(_entry(setter, entry) for entry in setter.entries.values()
-                        if entry.tag[0] in kinds)
-        body += f'<h2 id="{kinds}">{title}</h2><ul class="index">{items}</ul>'
+        some = [entry for entry in setter.entries.values() if entry.tag[0] in kinds]
+        jump = " ".join(f'<a href="#{entry.tag}">{entry.tag}</a>' for entry in some)
+        items = "".join(_entry(setter, entry) for entry in some)
+        body += f'<h2 id="{kinds}">{title}</h2><p>{jump}</p><ul class="index">{items}</ul>'
     return Page("equations.html", "Equations", body)
 
 
@@ -193,7 +208,8 @@ def _entry(setter, entry):
                       for name in entry.tests)
     return (f'<li id="{entry.tag}"><p><strong>{entry.tag}</strong> '
             f'{subscripts(html.escape(entry.statement))}</p><p class="small">'
-            f"{html.escape(entry.source)}{code} · lesson {shown} · {tests}</p></li>")
+            f"{html.escape(entry.source)}{code}" + f" · lesson {shown}" * bool(shown)
+            + f" · {tests}</p></li>")
 
 
 @functools.cache
@@ -218,20 +234,47 @@ def _sources():
     return pages
 
 
-def _start(setter):
-    """One picture and one sentence for each lesson."""
-    cards = []
-    for title, stem, minutes, needs, sentence in _lessons():
-        if f"{stem}.html" in setter.pages:
-            title, sentence = (x[0].upper() + x[1:] for x in (title, sentence))
-            cards.append(
-                f'<li><img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
-                f'<h2><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h2>'
-                f"<p>{setter.tags(sentence)}</p>"
-                f'<p class="small">{minutes} minutes; needs {setter.tags(needs)}</p></li>')
-    lead = setter.prose(_readme().partition("\n![")[0].partition("\n")[2])
-    return Page("index.html", SITE,
-                f'<h1>{SITE}</h1>{lead}<ol class="cards">{"".join(cards)}</ol>')
+def _start(setter, quick=False):
+    """START.md, with one picture, and with a picture and a sentence for each lesson."""
+    head, *sections = re.split(r"\n(?=## )", (notebooks.TUTORIALS / notebooks.START).read_text(
+        encoding="utf-8"))
+    body, picture = setter.prose(head), ""
+    asked = next((name[:-5] for name in setter.pages if name.startswith("10_")), "")
+    if asked and not quick:
+        text = html.escape(_pictured(asked))
+        picture = (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg"'
+                   f' alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
+    body = body.replace("</p>", f"</p>{picture}", 1)
+    for section in sections:
+        part = section.partition("\n")[0].removeprefix("## ")
+        cards = "".join(_card(setter, quick, *row) for row in _lessons()
+                        if _part(row[1]) == part and f"{row[1]}.html" in setter.pages)
+        body += subscripts(setter.prose(section))
+        body += f'<ol class="cards">{cards}</ol>' if cards else ""
+    return Page("index.html", SITE, f"<p>{QUICK}</p>" * quick + body)
+
+
+def _pictured(stem):
+    """What the first figure of a lesson shows, or "" where there is none."""
+    text = (notebooks.TUTORIALS / f"{stem}.py").read_text(encoding="utf-8")
+    found = re.search(r"^# %% (\w.*)", text, re.M)
+    return found[1] if found else ""
+
+
+def _part(stem):
+    """The title of the part that a lesson is of."""
+    first = max((n for n in PARTS if n <= int(stem[:2])), default=1)
+    return PARTS[first]
+
+
+def _card(setter, quick, title, stem, minutes, needs, sentence):
+    """What the start page shows of a lesson."""
+    title, sentence = (x[0].upper() + x[1:] for x in (title, sentence))
+    shown = f'<img src="figures/{stem[:2]}-1.svg" alt="" loading="lazy">'
+    picture = shown if _pictured(stem) and not quick else ""
+    return (f'<li>{picture}<h3><a href="{stem}.html">{stem[:2]} {html.escape(title)}</a></h3>'
+            f"<p>{setter.tags(sentence)}</p>"
+            f'<p class="small">{minutes} minutes; needs {setter.tags(needs)}</p></li>')
 
 
 def _lessons():
@@ -240,11 +283,26 @@ def _lessons():
                       _readme(), re.M)
 
 
-def _document(page, order):
-    """A whole HTML page."""
-    up = "../" if "/" in page.name else ""
-    top = "".join(f'<li><a href="{up}{name}"{" aria-current=page" * (name == page.name)}>{text}</a>'
-                  for name, text in LINKS.items() if name == "index.html" or name in order)
+def _titles():
+    return LINKS | {f"{stem}.html": f"{stem[:2]} {title}" for title, stem, *_ in _lessons()}
+
+
+def _sidebar(page, order):
+    """All pages, the lessons by parts, and the sections of this one below it."""
+    up, titles, made, last = "../" if "/" in page.name else "", _titles(), "", ""
+    for name in ["index.html", *order]:
+        part = _part(name) if name[:2].isdigit() else ""
+        made += f'<li class="part">{part}</li>' * bool(part != last and part)
+        made += '<li class="part">To look up</li>' * bool(last and not part)
+        here, last = name == page.name, part
+        made += (f'<li><a href="{up}{name}"{" aria-current=page" * here}>'
+                 f"{html.escape(titles.get(name, name))}</a>{contents(page.body) * here}</li>")
+    return f'<nav aria-label="Book"><ul>{made}</ul></nav>'
+
+
+def _document(page, order, setter):
+    """A whole HTML page; its sidebar is folded at the top of a phone."""
+    up, side = "../" if "/" in page.name else "", _sidebar(page, order)
     title = page.title if page.title == SITE else f"{page.title} · ksvd_ref"
     return f"""<!doctype html>
 <html lang="en">
@@ -258,9 +316,11 @@ def _document(page, order):
 </head>
 <body>
 <a class="skip" href="#main">Skip to the text</a>
-<header><nav aria-label="Book"><ul>{top}</ul></nav></header>
+<header><details><summary>Contents</summary>{side}</details></header>
+<div class="side">{side}</div>
 <main id="main">
 {page.body}
+{setter.previews(page.body)}
 </main>
 <footer>{_turn(page.name, order)}</footer>
 </body>
@@ -272,7 +332,7 @@ def _turn(name, order):
     """Links to the pages before and after."""
     if name not in order:
         return ""
-    titles = LINKS | {f"{stem}.html": f"{stem[:2]} {title}" for title, stem, *_ in _lessons()}
+    titles = _titles()
     around, at = ["index.html", *order, None], 1 + order.index(name)
     links = "".join(f'<a rel="{rel}" href="{to}">{arrow.format(titles.get(to, to))}</a>'
                     for rel, to, arrow in (("prev", around[at - 1], "← {}"),

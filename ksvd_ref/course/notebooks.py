@@ -5,6 +5,7 @@ No equation: the course is about the other modules.
 import asyncio
 import importlib
 import os
+import re
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,6 +14,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
+START = "START.md"             # the first page
 BESIDE = "vowels.py", "ablations.py", "solutions", "tables"    # what lessons read
 KERNEL = (                      # figures as SVG, in the size that the lesson gave them, undated
     "--log-level=40", "--InlineBackend.figure_formats={'svg'}",
@@ -76,11 +78,53 @@ def read(path):
     return notebook
 
 
-def notebooks(out, paths=None):
+def solutions(stem):
+    """{exercise: the cells of its solution} of a lesson, the answers to the questions last."""
+    path, found, last = TUTORIALS / "solutions" / f"{stem}.py", {}, None
+    for cell in read(path).cells if path.exists() else ():
+        if cell.cell_type == "markdown":
+            match = re.match(r"\*\*E(\d+\.\d+)\b", cell.source)
+            last = match[1] if match else "answers" if "questions" in cell.source[:40] else None
+        if last and not (last == "answers" and cell.cell_type == "code"):
+            found.setdefault(last, []).append(cell)
+    return found
+
+
+def checked(cell):
+    """The exercise whose check a cell calls, or None.
+
+    >>> checked(read(lessons(3)[0]).cells[-2])
+    '3.3'
+    """
+    found = re.match(r'exercises\.check\("(\d+\.\d+)"', cell.source)
+    return found and cell.cell_type == "code" and found[1] or None
+
+
+def _answered(notebook, stem):
+    """Put each solution, folded, at the head of the cell after its check; no cell is added."""
+    found = solutions(stem)
+    for before, cell in zip(notebook.cells, notebook.cells[1:]):
+        if checked(before) in found:
+            cell.source = _fold(f"Solution of E{checked(before)}", found[checked(before)]) \
+                + cell.source
+        if "answers" in found and "without code." in cell.source:
+            asked, used, rest = cell.source.partition("*Where this is used")
+            cell.source = asked + _fold("Answers to the questions", found["answers"]) + used + rest
+
+
+def _fold(title, cells):
+    inside = "\n\n".join(
+        cell.source if cell.cell_type == "markdown" else
+        f"```python\n{cell.source.partition('def check_')[0].strip()}\n```" for cell in cells)
+    return f"<details><summary>{title}</summary>\n\n{inside}\n\n</details>\n\n"
+
+
+def notebooks(out, paths=None, answers=True):
     """Write lessons as notebooks into a folder, with the files that they read; their paths.
 
     Nothing is overwritten: a file of the same name may hold somebody's work. All lessons, or
-    `paths`.
+    `paths`. Without `answers` neither they nor the folder of solutions: the checks of the exercises
+    are then those of the clone.
     """
     nbformat, = need("nbformat")
     out, paths = Path(out), paths or lessons()
@@ -88,13 +132,17 @@ def notebooks(out, paths=None):
         raise ValueError(f"--out: a folder expected, {out} is a "
                          + ("file" if out.exists() else "link to nothing"))
     targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
-    for target in (*targets, *(out / name for name in BESIDE)):
+    beside = [START, *(name for name in BESIDE if answers or name != "solutions")]
+    for target in (*targets, *(out / name for name in beside)):
         if os.path.lexists(target):                 # a link to nothing would be written through
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
                              "somebody's work: choose another folder")
     made = {target: read(path) for target, path in targets.items()}     # before anything is written
+    for target, notebook in made.items():
+        if answers:
+            _answered(notebook, target.stem)
     out.mkdir(parents=True, exist_ok=True)
-    for name in BESIDE:
+    for name in beside:
         if (TUTORIALS / name).is_dir():
             shutil.copytree(TUTORIALS / name, out / name,
                             ignore=shutil.ignore_patterns("__pycache__"))

@@ -15,8 +15,17 @@ import unicodedata
 from . import index, notebooks
 
 ROOT = notebooks.TUTORIALS.parent
+FINDING = re.compile(r"\b[Ff]indings? F\d+(?:(?:,| and| or| to) F\d+)*")
+PAPER = re.compile(r"\b(?:arXiv )?(\d{4}\.\d{5})\b|\b(10\.\d{4,9}/[^\s,;()]*[^\s,;().])")
+UNIT = re.compile(r"(?<=\d) (?=(?:%|minutes?|seconds?|hours?|lines?|GB|MB|s|ms|rad)(?!\w))")
+BOX = re.compile(r"<p>(?=<strong>(By hand|Counter-example)\.</strong>|<em>(See):</em>)")
 LESSON = re.compile(r"\b[Ll]essons? \d\d\b(?:(?:,| and| to) \d\d\b)*")
 TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
+    # infinity, top, perpendicular and dots are no operators, similar is; phi has one shape
+    ("<mo>(&#x0(?:221E|22A4|22A5|2026|22EF);)</mo>", r'<mi mathvariant="normal">\1</mi>'),
+    ("&#x003D5;", "&#x003C6;"), ("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>"),
+    ("<mi>&#x027C2;</mi>", "<mo>&#x022A5;</mo>"), ("<mi>;</mi>", "<mo>;</mo>"),
+    ("<mo>(?=&#x0002E;)", '<mo lspace="0" rspace="0">'),
     # capitals are upright
     ("<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)", r'<mi mathvariant="normal">\1'),
     # no space at a partial derivative, nabla, slash, bar, double bar, nor between tr and (
@@ -24,6 +33,7 @@ TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
     ("<mo>(?=&#x0002F;)", '<mo lspace="0" rspace="0">'),
     ("<mo[^>]*>(?=&#x(?:0007C|02016);)", '<mo stretchy="false" lspace="0" rspace="0">'),
     ("<mo>([a-z]+)</mo>(?=<mo[^>]*>(?:&#x00028;|\\())", r"<mi>\1</mi>"),
+    ("<mo>(?=[a-z]+</mo>)", '<mo lspace="0.167em" rspace="0.167em">'),
     # a space between log and its argument
     ("<mi>(log|sin|cos|exp|max|min)</mi>(?=<m[^o])", r'<mi>\1</mi><mspace width="0.167em"/>'),
     # plus and minus are signs after an opening bracket, a comma, a relation
@@ -47,9 +57,12 @@ class Setter:
             "mdit_py_plugins.dollarmath", "pygments", "pygments.lexers", "pygments.formatters")
         self._convert, self._highlight = converter.convert, pygments.highlight
         self._python, self._formatter = lexers.PythonLexer(), formatters.HtmlFormatter
-        self._markdown = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table").use(
+        self._markdown = markdown_it.MarkdownIt(
+            "commonmark", {"html": False, "typographer": True}).enable(
+            ["table", "smartquotes"]).use(
             dollarmath.dollarmath_plugin, double_inline=True, renderer=self.formula).use(
-            anchors.anchors_plugin, min_level=2, max_level=3)
+            anchors.anchors_plugin, min_level=2, max_level=3, permalink=True, permalinkSymbol="#",
+            slug_func=_slug)
         self._markdown.renderer.rules.update(text=self._text, code_inline=self._code_inline)
 
     @functools.cached_property
@@ -59,9 +72,16 @@ class Setter:
 
     def prose(self, text):
         """Markdown as HTML."""
+        text = re.sub(r"^\|.*", lambda row: re.sub(        # a bar of a formula ends no cell
+            r"\$[^$]+\$", lambda found: re.sub(r"(?<!\\)\|", r"\\|", found[0]), row[0]), text,
+            flags=re.M)
         made = self._markdown.render(text)
         made = re.sub(r'(\(?)<span class="math inline">(.*?)</span>([).,;:]*)',     # one word
                       r'<span class="math inline">\1\2\3</span>', made)
+        # axe takes a table's head that is only a formula for an empty one
+        made = re.sub(r'(<th[^>]*><span class="math inline"><math) alttext="(.*?)"',
+                      r'\1 role="math" aria-label="\2" alttext="\2"', made)
+        made = BOX.sub(lambda found: f'<p class="box {(found[1] or found[2]).lower()}">', made)
         return made.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
             "</table>", "</table></div>")
 
@@ -100,9 +120,24 @@ class Setter:
     def tags(self, text):
         """Escaped text in which tags lead to the index of equations, numbers to their lessons."""
         text = LESSON.sub(lambda found: re.sub(
-            r"\d\d", lambda n: self.lesson(n[0], n[0]), found[0]), html.escape(text))
+            r"\d\d", lambda n: self.lesson(n[0], n[0]), found[0]),
+            UNIT.sub("\N{NO-BREAK SPACE}", html.escape(text)))
+        if "findings.html" in self.pages:
+            text = FINDING.sub(lambda found: re.sub(
+                r"F\d+", r'<a href="findings.html#\g<0>">\g<0></a>', found[0]), text)
+        text = PAPER.sub(_paper, text)
         return re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
-                      f'<a href="equations.html#{found[0]}">{found[0]}</a>', text)
+                      f'<button type="button" popovertarget="at-{found[0]}">{found[0]}</button>',
+                      text)
+
+    def previews(self, body):
+        """What the tags of a page say: shown where one is pressed, without a script."""
+        tags = dict.fromkeys(re.findall('<button [^>]*="at-([^"<]+)"', body))
+        return "".join(
+            f'<div popover class="preview" id="at-{tag}"><p><strong>{tag}</strong> '
+            f'{subscripts(html.escape(self.entries[tag].statement))}</p><p class="small">'
+            f'<a href="equations.html#{tag}">Source, function, lesson, test of {tag}</a></p></div>'
+            for tag in tags)
 
     def lesson(self, number, text, anchor=""):
         """The text, as a link to the lesson of this number if it has a page."""
@@ -116,6 +151,18 @@ class Setter:
     def _code_inline(self, tokens, at, options, env):
         text = tokens[at].content
         return f"<code>{source_link(text.partition('(')[0], html.escape(text))}</code>"
+
+
+def _slug(title):
+    """The anchor of a section: its words, or the number of a finding."""
+    finding = re.match(r"F\d+(?=\.)", title)
+    return finding[0] if finding else re.sub(r"[^\w-]+", "-", title.lower()).strip("-")
+
+
+def _paper(found):
+    """A number of arXiv, or a DOI, as a link."""
+    to = f"arxiv.org/abs/{found[1]}" if found[1] else f"doi.org/{found[2]}"
+    return f'<a href="https://{to}">{found[0]}</a>'
 
 
 def _letter(found):
@@ -147,8 +194,9 @@ def figure(name, svg, text):
     """A figure of this file name, with the text of those who cannot see it."""
     width, height = (float(x) * 96 / 72 for x in re.search(
         r'width="([\d.]+)pt" height="([\d.]+)pt"', svg).groups())
-    return (f'<p class="figure wide" tabindex="0"><img src="figures/{name}" '
-            f'alt="{html.escape(text)}" width="{width:.0f}" height="{height:.0f}"></p>')
+    return (f'<figure><div class="figure wide" tabindex="0"><img src="figures/{name}" '
+            f'alt="{html.escape(text)}" width="{width:.0f}" height="{height:.0f}"></div>'
+            f"<figcaption>{html.escape(text)}.</figcaption></figure>")
 
 
 def folded(title, body):
@@ -157,12 +205,11 @@ def folded(title, body):
 
 
 def contents(body):
-    """The body of a lesson with the list of its sections after the first cell, the frame."""
-    heads = re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body)
-    items = "".join(f'<li><a href="#{name}">{re.sub("</?a.*?>", "", text)}</a></li>'
-                    for name, text in heads)
-    nav = f'<nav class="contents" aria-label="Sections"><ul>{items}</ul></nav>'
-    return body.replace('<div id="cell-2"', f'{nav}<div id="cell-2"', 1)
+    """The sections of a page as a list of links."""
+    items = "".join(
+        f'<li><a href="#{name}">{re.sub("<a class=.header.*?</a>|</?(?:a|button).*?>", "", text)}'
+        "</a></li>" for name, text in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body))
+    return f'<ul class="sections">{items}</ul>' if items else ""
 
 
 def sources():
