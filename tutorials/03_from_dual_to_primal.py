@@ -120,6 +120,7 @@ for got in (by_qr, primal.solve(Phi, Psi), primal.solve(Psi, Phi)[::-1]):       
     flip = np.sign(np.sum(W_e * got[0], axis=0))                        # one joint sign per pair
     off = [got[0] * flip - W_e, got[1] - sigma, got[2] * flip - W_r]
     assert max(np.abs(x).max() for x in off) < 1e-10 * sigma[0]
+assert 4e4 < 1e12 / (2e4 * 32 ** 2 + 32 ** 3) < 5e4                     # the operations below
 # %% [markdown]
 # The dual holds $NM$ numbers and takes of the order of $NM\min(N, M)$ operations; the primal holds
 # $(N + M)p$ numbers and takes of the order of $(N + M)p^2 + p^3$. At $N = M = 10\,000$ and $p = 32$
@@ -159,7 +160,7 @@ plt.show()
 # $\mathbb R^N$. A *compatibility matrix* $C$ $(M, N)$ carries one space to the other: with
 # $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, and **it is $A$ if and only if $ACA = A$**
 # (K.33, V25). The pseudo-inverse does it, and costs an SVD: any matrix has a primal, but no cheap
-# one.
+# one. A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
 #
 # **By hand.** $A = 2$ needs $C = \tfrac12$; with $C = 1$ one decomposes 4.
 # %%
@@ -170,15 +171,14 @@ for C, same in ((None, True), (another, True), (Z, False)):
     rows, columns = features.compatible(A_c, C)
     gap = np.abs(rows @ columns.T - A_c).max()
     print(f"|W_e| {np.linalg.norm(primal.solve(rows, columns, 10).W_e):.2f}, K off by {gap:.0e}")
-    assert (gap < 1e-11) == same
+    assert (gap < 1e-11) == same and rows.shape == A_c.shape
 assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.0, 4.0]
 
 
 # %% [markdown]
 # The same kernel, other weights; only the last is another kernel. Weights live in the coordinates
 # of the features: for every invertible $T$, $(\Phi T, \Psi T^{-\top})$ has the same $K$, $E$ and
-# $R$. Not every kernel has finite features: the exponential one of attention has none for *all*
-# points, only estimates (lesson 06).
+# $R$ (E3.2). The exponential kernel has no finite features for *all* points (lesson 06).
 #
 # ## In short
 # The weights of one side are made from the other side. They score new points by one product, and
@@ -229,7 +229,7 @@ exercises.check("3.3", generalised_inverse)
 # 1. $W_e^\top W_r = \Sigma$, but $W_e^\top W_e$ is not diagonal. Which $T$ makes it so?
 # 2. If $\Psi$ has full column rank, any $W_e$ gives scores $\Phi W_e = K H$ for some $H$. What then
 #    do the conditions K.12 to K.14 add?
-# 3. $\partial\sigma_l/\partial K = h_eh_r^\top$ (lesson 02). What is
+# 3. $\partial\sigma_l/\partial K = h_eh_r^\top$ (lesson 05). What is
 #    $\partial\sigma_l/\partial\Phi$, without $K$ and without $H_r$?
 #
 # *Where this is used.* Lesson 14 makes it large; lessons 10 and 11: attention heads.

@@ -40,7 +40,6 @@ def largest(K):
 
 
 np.testing.assert_allclose(grad(largest)(K), np.array([[1, 1], [3, 3]]) / 20 ** 0.5, rtol=1e-13)
-print(grad(largest)(K).round(4))
 
 
 # %% [markdown]
@@ -52,8 +51,8 @@ print(grad(largest)(K).round(4))
 # \frac12\,\frac{p_{jl} + p_{lj}}{\sigma_l - \sigma_j} +
 # \frac12\,\frac{p_{jl} - p_{lj}}{\sigma_l + \sigma_j}.$$
 #
-# The first term turns both sides together, and it divides by the *gap* $\sigma_l - \sigma_j$. The
-# second turns one side against the other, and a gap of 0 does it no harm.
+# The first term, which turns both sides together, divides by the *gap* $\sigma_l - \sigma_j$. The
+# second turns one against the other, and a gap of 0 does it no harm.
 #
 # **By hand.** Take $D = h_{e,2}h_{r,1}^\top$. Then $p_{21} = 1$ and $p_{12} = 0$, and the rate is
 # $\sigma_1/(\sigma_1^2 - \sigma_2^2) = 3\sqrt5/40 = 0.168$.
@@ -63,9 +62,7 @@ def towards_the_second(K):
 
 
 D = np.outer(H_e[:, 1], H_r[:, 0])
-rate = np.sum(grad(towards_the_second)(K) * D)
-np.testing.assert_allclose(rate, 3 * 5 ** 0.5 / 40, rtol=1e-13)
-print(f"rate {rate:.4f}")
+assert abs(np.sum(grad(towards_the_second)(K) * D) - 3 * 5 ** 0.5 / 40) < 1e-13
 
 
 # %% [markdown]
@@ -124,20 +121,17 @@ for power, slope in ((1, 2), (0, 0)):
 # | loss | at a tie | use |
 # |---|---|---|
 # | $\sum_l\sigma_l$, $\langle C, H_eH_r^\top\rangle$ | has a gradient, ours is right | as it is |
-# | $\langle C, H_e\Sigma H_r^\top\rangle$ | has one, no rule knows it | write $K H_r H_r^\top$ |
+# | $\langle C, H_e\Sigma H_r^\top\rangle$ | has one, ours misses it | write $K H_r H_r^\top$ |
 # | $\sigma_1$, one entry of $h_{e,1}$ | has none | stay off the tie |
 #
-# **Counter-example.** $\sigma_1$ at $I$ along $\mathrm{diag}(1, -1)$ rises in both directions, $1 +
-# |t|$: a kink.
+# **Counter-example.** $\sigma_1$ at $I$ along $\mathrm{diag}(1, -1)$ is $1 + |t|$: a kink.
 # %%
 of_K = grad(lambda K: (lambda V: anp.sum(C * (K @ V @ V.T)))(dual.solve(K).H_r))(np.eye(2))
 np.testing.assert_allclose(of_K, C, atol=1e-14)
-kink = [largest(np.eye(2) + t * np.diag([1.0, -1.0])) for t in (-0.01, 0.01)]
-np.testing.assert_allclose(kink, 1.01, rtol=1e-14)
+assert largest(np.diag([1.01, 0.99])) == largest(np.diag([0.99, 1.01])) == 1.01
 # %% [markdown]
 # **Twice?** Away from a tie the second derivative is right: $\sum_l\sigma_l^2 = \|K\|^2$ has the
-# Hessian $2I$. At a tie, a rule that leaves terms out would differentiate what it left out. It is
-# refused, in words: a wrong number in silence would be worse.
+# Hessian $2I$. At a tie our rule leaves terms out, so a second derivative is refused, in words.
 # %%
 second = hessian(lambda K: anp.sum(dual.solve(K).sigma ** 2))
 np.testing.assert_allclose(second(K).reshape(4, 4), 2 * np.eye(4), atol=1e-13)
@@ -149,7 +143,8 @@ except ValueError as error:
 # ## 6. The same gap without derivatives
 # Changes need not be small. Let $D$ be any change of $K$, $\|D\|$ its largest singular value, and
 # $\sigma'$ the singular values of $K + D$. Weyl (1912): no $\sigma_l$ moves further than $\|D\|$
-# (K.45). Wedin (1972): the spaces of the $s$ leading vectors turn by an angle of at most (K.46)
+# (K.45). Wedin (1972): if $\sigma_s > \sigma'_{s+1}$, the spaces of the $s$ leading vectors turn by
+# an angle of at most (K.46)
 #
 # $$\sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}.$$
 #
@@ -167,18 +162,24 @@ for gap in (1.0, 0.1, 0.01):
 # residual of a large solver (lesson 14), over the gap, bounds the angle of its space.
 #
 # ## 7. Count the synapses again
-# The brain of lesson 01 is one count of synapses, another would differ. Draw each entry anew from a
-# Poisson law with the count as its mean, three times: does a neuron keep its place?
+# The brain of lesson 01 is one count of synapses. Draw each entry anew from a Poisson law with the
+# count as its mean, twenty times: does a neuron keep its place? The sine belongs to the largest
+# angle between two spaces; by chance that of 4 among 209 directions is 0.98 or more.
 # %%
-counts = datasets.mushroom_body("left").A
-brain, sines = dual.solve(np.log1p(counts), 7), []
-for seed in range(3):
-    again = dual.solve(np.log1p(np.random.default_rng(seed).poisson(counts)), 7)
-    sines.append([np.linalg.norm(again.H_e[:, :s] - brain.H_e[:, :s] @ (
-        brain.H_e[:, :s].T @ again.H_e[:, :s]), 2) for s in range(1, 7)])
+counts, sines = datasets.mushroom_body("left").A, []
+brain = dual.solve(np.log1p(counts), 7)
+for seed in range(20):
+    X = np.log1p(np.random.default_rng(seed).poisson(counts))
+    again, size = dual.solve(X, 7), np.linalg.norm(X - np.log1p(counts), 2)
+    cosines = [np.linalg.svd(again.H_e[:, :s].T @ brain.H_e[:, :s])[1][-1] for s in range(1, 7)]
+    sines.append(np.sqrt(1 - np.square(cosines)))
+    bound = size / (brain.sigma[:3] - again.sigma[1:4])
+    assert np.all(sines[-1][:3] <= bound) and bound[0] < 0.16 and bound[1] > 1 and bound[2] < 0.77
 sines = np.array(sines)
-assert sines[:, :3].max() < 0.2 and sines[:, 3:].min() > 0.6
-assert brain.sigma[2] - brain.sigma[3] > 13 and -np.diff(brain.sigma[3:]).min() < 1
+assert sines[:, :3].max() < 0.25 and 0.43 < sines[:, 3].min() and sines[:, 3].max() > 0.99
+# %%
+chance = [np.linalg.qr(np.random.default_rng(k).standard_normal((209, 4)))[0] for k in range(50)]
+assert max(np.linalg.svd(A.T @ brain.H_e[:, :4])[1][-1] for A in chance) < 0.19  # sine above 0.98
 # %% Two panels over s: singular values with a step after the third, and angles that jump there
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 2.8))
 left.plot(range(1, 8), brain.sigma, "o")
@@ -190,17 +191,17 @@ plt.show()
 
 
 # %% [markdown]
-# *See:* after the third $\sigma$ comes a step, and up to there the space hardly turns (a sine below
-# 0.2 in all three draws). From the fourth on the $\sigma$ lie close, and the space may turn by
-# almost a right angle. Three components of a neuron are a finding; its fourth is chance.
+# *See:* a step after the third $\sigma$. Up to there the space hardly turns, with a sine below 0.25
+# in all twenty draws; with a fourth it is from 0.44 to 1. Three numbers of a neuron survive, a
+# fourth need not. Wedin covers the worst $D$: at most 0.16 for $s = 1$, 0.77 for 3, no use for 2.
 #
 # ## In short
-# A singular value always has a direction in which it moves; a singular vector moves by
-# $1/\text{gap}$. Where two $\sigma$ are equal, only losses that take the tied columns as a whole
-# can be differentiated, and no rule can serve all of them. A vector is as sure as its gap.
+# A singular vector moves by $1/\text{gap}$: it is as sure as its gap. Where $\sigma$ repeats, some
+# losses have a gradient and some have none. No rule serves all; ours takes tied columns as a whole.
 #
 # $$\frac{\partial\sigma_l}{\partial K} = h_{e,l}\,h_{r,l}^\top, \qquad
 # \sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}.$$
+#
 # The picture to remember: a step in $\sigma$, and the angle that jumps behind it.
 #
 # ## Exercises

@@ -30,7 +30,7 @@ def check_5_1(function):
                  (np.outer(U[:, 0], Vt[0, :]), "this is the gradient of sigma_1 alone: add all"),
                  ((U @ Vt).T, "transposed: the gradient has the shape of K"),
                  (-U @ Vt, "the sign is turned: more of K makes sigma larger")]
-        if K.shape[0] == K.shape[1]:
+        if K.shape[0] >= K.shape[1]:                # else the shapes do not fit
             wrong.append((U @ Vt.T, "np.linalg.svd returns the right vectors in rows, V^T: no "
                           "further transpose"))
         compare(function(K.copy()), U @ Vt, f"{name}: the gradient", wrong)
@@ -72,6 +72,7 @@ ANSWERS = {                 # the solution, then wrong answers that the check mu
     "5.1": (nuclear_gradient,
             lambda K: K,
             lambda K: np.outer(np.linalg.svd(K)[0][:, 0], np.linalg.svd(K)[2][0, :]),
+            lambda K: np.linalg.svd(K)[0][:, :min(K.shape)] @ np.linalg.svd(K)[2].T,
             lambda K: -nuclear_gradient(K)),
     "5.2": (sure_components,
             lambda K, size: int(np.sum(np.linalg.svd(K, compute_uv=False) > 2 * size)),
