@@ -88,7 +88,7 @@ for name, point in zip(articles[held], E_new):
 ax.set_title("27 articles (dots) made the axes, 3 were scored later (stars)")
 plt.show()
 # %% [markdown]
-# *See:* the stars lie among the articles that made the axes; each took one product.
+# *See:* the stars lie among the articles that made the axes.
 #
 # ## 3. Eliminate $H$ instead of $W$
 # Lesson 02 removed the weights. The same conditions, $H_e = \Phi W_e\Lambda$ and
@@ -158,10 +158,9 @@ plt.show()
 # ## 6. A primal for any matrix
 # What if a matrix $A$ comes without features? Then its rows lie in $\mathbb R^M$ and its columns in
 # $\mathbb R^N$. A *compatibility matrix* $C$ $(M, N)$ carries one space to the other: with
-# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, and **it is $A$ if and only if $ACA = A$**
-# (K.33, V25). The pseudo-inverse does it, and costs an SVD. ($\Phi = A$, $\Psi = I$ is free, but
-# saves nothing.) A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that
-# $p = \min(N, M)$.
+# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, **which is $A$ if and only if $ACA = A$**
+# (K.33, V25). The pseudo-inverse does it, and costs an SVD. ($\Psi = I$ is free, but saves
+# nothing.) A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
 #
 # **By hand.** $A = 2$ needs $C = \tfrac12$; with $C = 1$ one decomposes 4.
 # %%
