@@ -51,8 +51,8 @@ assert gap < 1e-12 * sigma[0]                                           # sums o
 # %% [markdown]
 # ## 2. What makes it the KSVD
 # **Counter-example.** Random weights have values too: with $\Psi$ of full column rank *any* $W_e$
-# has an $H$ with $E = GH$, whose columns are not orthogonal. Only stationarity makes $H$ the KSVD:
-# of (K.28)
+# has an $H$ with $E = GH$, whose columns are not orthogonal. Only where this $J$ is stationary is
+# $H$ the KSVD (K.28):
 #
 # $$J = \tfrac12\sum_i e_i^\top\Lambda e_i + \tfrac12\sum_j r_j^\top\Lambda r_j -
 # \mathrm{tr}(W_e^\top W_r), \qquad \Lambda = \Sigma^{-1}.$$
@@ -163,7 +163,7 @@ ahead = [int(N) for N, (a, b) in zip(sizes, seconds.T) if b < a]
 print("slopes: time {:.1f} and {:.1f}, memory {:.1f} and {:.1f}".format(*slopes))
 print(f"here the layer is faster from N = {min(ahead)} on")
 assert slopes[0] > slopes[1] + 0.3 and slopes[2] > 1.8 > 1.2 > slopes[3]
-assert seconds[0, -1] > 2 * seconds[1, -1]
+assert seconds[0, -1] > 2 * seconds[1, -1] and min(ahead) <= 1024
 figure, axes = plt.subplots(1, 2, figsize=(7, 2.8))
 for ax, cost, label in zip(axes, (seconds, peak), ("CPU seconds of one head", "bytes at the peak")):
     for x, colour, name in zip(cost, (plots.COLUMNS, plots.ROWS), ("softmax", "primal")):
@@ -175,7 +175,8 @@ plt.show()
 
 # %% [markdown]
 # *See:* doubling $N$ takes softmax four times the memory and the layer at most twice. Where the
-# curves of time cross, the layer begins to pay; the printed line says where that is here.
+# curves of time cross, the layer begins to pay: at some hundred tokens on our machine, with slopes
+# of time near 2 and below 1.
 #
 # ## In short
 # The layer hands on the scores of a KSVD without its kernel matrix. That it *is* a KSVD needs a
