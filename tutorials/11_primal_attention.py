@@ -67,14 +67,27 @@ J = attention.paper_loss(fitted, solution)[0]
 slope = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, Phi, Psi)
 print(f"at the KSVD: J = {J:.0e}, its largest derivative {np.abs(slope).max():.0e}")
 assert abs(J) < 1e-12 * sigma.sum() and np.abs(slope).max() < 1e-12 * sigma[0]
+
+
 # %% [markdown]
 # One $W$ serves all sequences of a data set. In general the solution of one is not stationary for
-# another: if two share no singular value, only $W = 0$ is stationary for both (V31, V37). What one
-# $W$ can be is the KSVD of all features stacked, for the *mean* of the $J$ (K.48).
+# another: if two share no singular value, only $W = 0$ is stationary for both (V31, V37). For the
+# gradient is linear in a pair $(w_e, w_r)$, and its matrix, that of the second derivatives, is
+# singular only if $1/\lambda$ is a singular value.
 # %%
+def smallest(lam, Phi, Psi):
+    I = np.eye(Phi.shape[1])
+    matrix = np.block([[lam * Phi.T @ Phi, -I], [-I, lam * Psi.T @ Psi]])
+    return np.abs(np.linalg.eigvalsh(matrix)).min()
+
+
 two = features.cosine(heads.Q[4, 5], heads.K[4, 5])                     # another head, for another
-other = primal.gradient(solution.W_e[0], solution.W_r[0], 1 / sigma, *two)
-assert np.abs(other).max() > 0.1
+of_one, of_two = ([smallest(1 / x, *pair) for x in sigma] for pair in ((Phi, Psi), two))
+print(f"smallest |eigenvalue|: {max(of_one):.0e} for the one, {min(of_two):.0e} for the other")
+assert max(of_one) < 1e-12 < 1e-5 < min(of_two)
+# %% [markdown]
+# What one $W$ can be is the KSVD of all features stacked, for the *mean* of the $J$ (K.48).
+# %%
 W_e, both, W_r = primal.solve(np.vstack([Phi, two[0]]), np.vstack([Psi, two[1]]), s)
 slopes = [primal.gradient(W_e, W_r, 2 / both, *pair) for pair in ((Phi, Psi), two)]
 assert np.abs(np.mean(slopes, axis=0)).max() < 1e-12 * both[0] and np.abs(slopes[0]).max() > 0.01
@@ -159,9 +172,10 @@ seconds, peak = cost[..., 0], cost[..., 1]
 print(f"{peak[0, -1] / 1e6:.1f} MB and {peak[1, -1] / 1e6:.1f} MB at N = 2048")
 # %% Time and memory against the number of tokens: those of softmax grow twice as steeply
 slopes = [np.polyfit(np.log(sizes[3:]), np.log(x[3:]), 1)[0] for x in (*seconds, *peak)]
-ahead = [int(N) for N, (a, b) in zip(sizes, seconds.T) if b < a]
+behind = np.flatnonzero(seconds[1] >= seconds[0])
+first = sizes[behind.max() + 1 if len(behind) else 0]                   # faster from here on
 print("slopes: time {:.1f} and {:.1f}, memory {:.1f} and {:.1f}".format(*slopes))
-print(f"here the layer is faster from N = {min(ahead)} on")
+print(f"here the layer is faster from N = {first} on")
 assert slopes[0] > slopes[1] + 0.3 and slopes[2] > 1.8 > 1.2 > slopes[3]
 assert seconds[0, -1] > 2 * seconds[1, -1] and min(ahead) <= 1024
 figure, axes = plt.subplots(1, 2, figsize=(7, 2.8))
@@ -217,6 +231,7 @@ exercises.check("11.2", move_the_trace)
 # 2. One set of weights serves all sequences. Why can it then not be the KSVD of each?
 # 3. The layer has no values $W_v$. What in it plays their part?
 #
-# *Where this is used.* Lesson 12 trains it; findings F6 to F8 are about its weights.
+# *Where this is used.* Lesson 12 trains it, lesson 13 compares it with the published code; finding
+# F7 is about $f(X)$.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).

@@ -12,7 +12,7 @@
 # %%
 import numpy as np
 
-from ksvd_ref import attention, dual, features
+from ksvd_ref import attention, dual, features, kernels
 from ksvd_ref.attention import smoother
 from ksvd_ref.course import datasets, exercises
 
@@ -22,7 +22,7 @@ rng = np.random.default_rng(9)
 # The code is yingyichen-cyy/PrimalAttention, commit 084d122; TS, LRA, CV, NLP and RL are its
 # folders: time series, Long-Range Arena, images, text, reinforcement learning. A difference is not
 # yet a mistake. All of it matters to whoever reads singular values off trained weights or compares
-# tables.
+# tables. Where the left side is empty, the paper leaves it open.
 #
 # | row | topic | paper | code | section |
 # |---|---|---|---|---|
@@ -30,18 +30,20 @@ rng = np.random.default_rng(9)
 # | 2 | over the steps | a sum | a mean; the trace is not divided | 2 |
 # | 3 | heads | mean of $J$, then the square | the same; LRA, CV: mean over the batch first | 3 |
 # | 4 | sign of $\Lambda$ | positive | free | 3 |
-# | 5 | layers | sum of $J^2$ | mean | |
-# | 6 | goal | a stationary $J$ | $J^2$ minimised, 0 wherever $J$ is | lesson 04 |
-# | 7 | rows of $W_e$ | $N$ | $n$ | lesson 11 |
-# | 8, 9 | $f(X)$ | rows of $X$ at random | an even grid, a head's own columns | lesson 11 |
-# | 10 | start | columns of $W$ orthogonal | heads orthogonal to each other | 4 |
-# | 11 | $W_o$ | no bias | a bias; one for all heads | |
-# | 12 | dropout | - | an option that is never applied | |
-# | 13 | $s$ | - | RL: 96, above $N = 60$ and $p = 64$ | |
-# | 14 | centring | variances | none: second moments | |
-# | 15 | kernel | - | the cosine map only | |
+# | 5 | layers | sum of $J^2$ | mean | 3 |
+# | 6 | goal | a maximum of $J$ | a minimum of $J^2$, which is 0 wherever $J$ is | lesson 04 |
+# | 7 | rows of $W_e$ | $N$ | $n$, chosen before training | 5 |
+# | 8 | $f(X)$ | sampled rows, as in a random projection | one even grid | 5 |
+# | 9 | its columns | those of $X$ | a head's slice of them | 5 |
+# | 10 | start | orthogonal, only implied | heads orthogonal to each other | 4 |
+# | 11 | $W_o$ | a linear map | with a bias; one for all heads | 5 |
+# | 12 | dropout | | an option that is never applied to the scores | |
+# | 13 | $s$ | below $p$ as a rule | RL: up to 96, above $N = 60$ and $p = 64$ | 5 |
+# | 14 | centring | variances | none: second moments | lesson 06 |
+# | 15 | kernel | the cosine map in all experiments | no other map is there | 5 |
 #
-# Beside these rows: the input of TS is scaled (section 4), and padding counts (section 5).
+# What the paper says in rows 7, 8, 10 and 13 we know at second hand. Beside these rows: the input
+# of TS is scaled (section 4), and padding counts (section 6).
 # %%
 heads, s = datasets.minilm_heads(), 10
 Phi, Psi = features.cosine(heads.Q[4, 4], heads.K[4, 4])                # one head, (64, 32)
@@ -80,14 +82,17 @@ gap = np.abs(attention.paper_loss(scores, as_paper).mean(axis=-1) - J).max()
 print(f"the paper's loss with Lambda^2 / N against the code's: {gap:.0e}")
 assert gap < 1e-13
 # %% [markdown]
-# ## 3. What cancels, and a free sign (rows 3 and 4)
+# ## 3. What cancels, a free sign, a smaller weight (rows 3 to 5)
 # A mean before a square lets signs cancel: heads with $J = 1$ and $-1$ give 0 (V7). The code
-# squares $\Lambda$, so its sign does not count.
+# squares $\Lambda$, so its sign does not count. The mean over two layers is half the sum: the same
+# penalty with half the weight $\eta$.
 # %%
-J_h = np.array([1.0, -1.0])
+J_h = np.array([1.0, -1.0])                                             # of two heads
 assert attention.square_of_mean(J_h) == 0 < attention.mean_of_squares(J_h) == 1
 turned = attention.published_loss(scores, weights._replace(Lambda=-weights.Lambda))
 assert np.all(turned == J)
+J_l = np.array([3.0, 1.0])                                              # of two layers
+assert attention.mean_of_squares(J_l) == np.sum(J_l ** 2) / 2 == 5
 
 
 # %% [markdown]
@@ -120,7 +125,30 @@ lengths = np.sum(W[0] ** 2, axis=0)
 print(f"squared lengths of the columns of one head: {lengths.min():.3f} to {lengths.max():.3f}")
 assert np.ptp(lengths) > 0.01
 # %% [markdown]
-# ## 5. Padding and the causal form
+# ## 5. The layer itself (rows 7, 8, 9, 11, 13, 15)
+# A step between two places of the grid never reaches $f(X)$, in no sequence: an argument for rows
+# drawn at random does not cover that.
+# %%
+grid = attention.even_rows(np.arange(64.0)[:, None], 16)[:, 0].astype(int)
+unseen = np.isin(np.arange(64), grid, invert=True)[:, None] * 1.0       # 1 between the places
+print(f"{unseen.sum():.0f} of 64 steps never reach f(X)")
+assert unseen.sum() == 48 and not np.any(attention.even_rows(unseen, 16))
+# %% [markdown]
+# A head sees its own columns of $X$. $W_e$ has $n$ rows whatever the length $N$, and the last map
+# has a bias.
+# %%
+halves = smoother.split_heads(attention.even_rows(np.tile(np.arange(8.0), (6, 1)), 3), 2)
+assert np.all(halves[0] == [0, 1, 2, 3]) and np.all(halves[1] == [4, 5, 6, 7])
+assert weights.W_e.shape == (2, n, s) and n < N
+assert weights.W_o.shape == (2 * s, p) and weights.b_o.shape == (p,)
+# %% [markdown]
+# Of $s$ directions at most $\min(n, p, N)$ can have a $\sigma > 0$ (V16). With the sizes of RL and
+# the cosine map these are 60 of 96; the layer warns of the others.
+# %%
+rank = len(dual.solve(kernels.cosine(*rng.standard_normal((2, 60, 64)))).sigma)
+assert rank == 60 < 96
+# %% [markdown]
+# ## 6. Padding and the causal form
 # Short series are padded. In RL the padded steps enter the running means; in TS and LRA they enter
 # $f(X)$ and the means of $J$. With a mask they do not. The division of the running sums by $i$, on
 # the other hand, changes nothing: the cosine map divides a length out (K.30, V40).
@@ -147,11 +175,16 @@ assert moved > 0.1
 
 
 # %% [markdown]
-# ## 6. Settings
+# ## 7. Settings
 # TS reports the best epoch on the *test* set, as its README says. In TS and LRA $\eta = 0$ in four
-# command lines. In NLP the loss of the task is a sum over tokens, which makes $\eta = 0.1$ as small
-# as 5e-5 for 2048 of them. RL runs one seed unless told, where the paper has three.
-#
+# command lines. RL runs one seed unless told, where the paper has three. In NLP the loss of the
+# task is a sum over tokens and $J^2$ a mean: with 2048 tokens $\eta = 0.1$ is 5e-5 for each.
+# %%
+print(f"eta of NLP for one token: {0.1 / 2048:.0e}")
+assert round(0.1 / 2048, 5) == 5e-5
+
+
+# %% [markdown]
 # ## In short
 # Rows 1 and 2 change what a trained number means; row 10 says where training starts; padding
 # changes outputs. Read $\sigma = N/\Lambda^2$ off the code's weights, not $1/\Lambda$. None of it

@@ -56,8 +56,9 @@ def check_13_2(function):
 # sums, while the trace is not divided; the mean over the heads, trace and all. Together, the code's
 # $\Lambda$ stands for the paper's $\Lambda^2/N$. 2. The code squares it, so its sign does not
 # count; in the paper $\Lambda$ is positive, and a negative entry would turn a reward into a charge.
-# 3. Scale of the input, causal means, padding and the initial weights change outputs; the rest only
-# the loss.
+# 3. Rows 1 to 6 change the loss alone, and an output only through training. Rows 7 to 15, the scale
+# of the input and padding are about the layer and its weights: they change outputs, and with them
+# the loss. Row 14 does so if features are centred in the layer.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "13.1": (sigma_of_published,
