@@ -177,7 +177,7 @@ first = sizes[behind.max() + 1 if len(behind) else 0]                   # faster
 print("slopes: time {:.1f} and {:.1f}, memory {:.1f} and {:.1f}".format(*slopes))
 print(f"here the layer is faster from N = {first} on")
 assert slopes[0] > slopes[1] + 0.3 and slopes[2] > 1.8 > 1.2 > slopes[3]
-assert seconds[0, -1] > 2 * seconds[1, -1] and min(ahead) <= 1024
+assert seconds[0, -1] > 2 * seconds[1, -1] and first <= 1024
 figure, axes = plt.subplots(1, 2, figsize=(7, 2.8))
 for ax, cost, label in zip(axes, (seconds, peak), ("CPU seconds of one head", "bytes at the peak")):
     for x, colour, name in zip(cost, (plots.COLUMNS, plots.ROWS), ("softmax", "primal")):
