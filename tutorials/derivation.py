@@ -4,7 +4,7 @@
 # are it, and an assertion. Lessons 01 to 04 and 11 take their time over them. The matrix is that of
 # lesson 01,
 #
-# $$ K = \begin{pmatrix} 3 & 0 \\ 4 & 5 \end{pmatrix} = \Phi\Psi^\top, \qquad \Phi = K, \quad
+# $$ K = \begin{bmatrix} 3 & 0 \\ 4 & 5 \end{bmatrix} = \Phi\Psi^\top, \qquad \Phi = K, \quad
 # \Psi = I. $$
 #
 # The rows of $\Phi$ are the features of the rows of $K$, those of $\Psi$ the features of its
@@ -116,5 +116,5 @@ assert close(o, np.hstack([K @ H_r, K.T @ H_e])) and close(primal.solve(Phi, Psi
 assert close(o[1, [0, 2]], [9 / 2 ** 0.5, 15 / 10 ** 0.5])
 print("the second token: e =", np.round(o[1, :2], 4), "r =", np.round(o[1, 2:], 4))
 # %% [markdown]
-# From here: $J$ is a saddle, and zero at more points than these (lesson 04); the layer is trained in
-# lesson 12; what its published code computes differs in places (lesson 13).
+# From here: $J$ is a saddle, and zero at more points than these (lesson 04); lesson 12 trains the
+# layer; what its published code computes differs in places (lesson 13).
