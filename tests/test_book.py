@@ -357,6 +357,8 @@ def test_text_is_escaped_and_formulas_are_mathml(setter):
     (r"-\infty", '<mi mathvariant="normal">&#x0221E;</mi>'), (r"\phi", "<mi>&#x003C6;</mi>"),
     (r"x^\bot", '<mi mathvariant="normal">&#x022A5;</mi>'), (r"a \sim b", "<mo>&#x0223C;</mo>"),
     (r"a, \dots, b", '<mi mathvariant="normal">&#x02026;</mi>'), (r"a \perp b", "<mo>&#x022A5;<"),
+    (r"M\min(a)", '<mi>M</mi><mspace width="0.167em"/><mi>min</mi>'),
+    (r"\sqrt{2}", '<msqrt><mspace height="0.87em"/>'),
     (r"\tfrac12\operatorname{tr}A", '<mo lspace="0.167em" rspace="0.167em">tr</mo>'),
     (r"a;\ b", "<mo>;</mo>"), (r"a.", '<mo lspace="0" rspace="0">&#x0002E;'),
     (r"a = +b", '<mo form="prefix">&#x0002B;'), (r"\mathcal L", "<mi>ℒ</mi>"),
@@ -380,6 +382,8 @@ def test_typography(setter, formula, made):
     ('a "word"', "a \N{LEFT DOUBLE QUOTATION MARK}word\N{RIGHT DOUBLE QUOTATION MARK}"),
     ("| $x$ |\n|---|\n| 1 |", '<math role="math" aria-label="x" alttext="x"'),
     ("| a |\n|---|\n| $|x|$, $y$ |", 'alttext="|x|"'), ("## 1. Why $x$ and K.12", '<h2 id="1-why-'),
+    ("So (K.12).", '<span class="word">(<button type="button" popovertarget="at-K.12">K.12</button>'
+     ").</span>"),
     ("Findings F1 and F3.", 'Findings <a href="findings.html#F1">F1</a> and <a href="findings.ht'),
 ])
 def test_prose(text, made):

@@ -1,6 +1,8 @@
 """The lessons as notebooks. That each of them runs from a clean folder is what test_book sees."""
 import json
 import os
+import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import nbformat
 import pytest
 
 from ksvd_ref.command.main import main
-from ksvd_ref.course import notebooks
+from ksvd_ref.course import exercises, notebooks
 
 
 @pytest.fixture
@@ -59,17 +61,38 @@ def test_solutions_are_folded_behind_their_checks(tmp_path):
     assert text.index("1. ") < text.index("Answers to") < text.index("*Where this is used")
 
 
-def test_students_get_no_answers_and_their_checks_work(tmp_path, capsys):
-    out = tmp_path / "handout"
+def test_tags_lead_to_what_they_say(tmp_path):
+    """At the end of the same notebook, for it may be alone; not in formulas, code and headings."""
+    path, = notebooks.notebooks(tmp_path / "new", notebooks.lessons(3))
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells
+                     if cell.cell_type == "markdown")
+    links = set(re.findall(r"\[(.*?)\]\(#\1\)", text))
+    assert {"K.12", "K.17", "V26"} < links == set(re.findall("^### (.*)$", text, re.M))
+    assert "### K.12\n\nWₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ. *derived; Chen et al. 2023*" in text
+
+
+def test_students_get_no_answers_and_their_checks_work(tmp_path, monkeypatch, capsys):
+    """Beside an installed package: there the checks are those of the folder."""
+    out, all_answers = tmp_path / "handout", {}
     assert main(["notebooks", "--no-solutions", "--out", str(out)]) == 0
-    capsys.readouterr()
-    assert not (out / "solutions").exists() and (out / notebooks.START).exists()
     for path in out.glob("*.ipynb"):
         assert "<details>" not in path.read_text(encoding="utf-8")
-    work = "from ksvd_ref.course import exercises\n" \
-        "exercises.check('3.1', lambda phi_new, H_r, Psi: H_r.T @ (Psi @ phi_new))"
-    done = subprocess.run([sys.executable, "-c", work], cwd=out, capture_output=True, text=True)
-    assert done.stdout == "E3.1  right\n" and done.stderr == ""
+    for path in sorted(notebooks.TUTORIALS.glob("solutions/*.py")):
+        scope, text = runpy.run_path(str(path)), (out / "solutions" / path.name).read_text("utf-8")
+        assert "**E" not in text and "questions" not in text
+        for answer, *_ in scope["ANSWERS"].values():
+            assert f"def {answer.__name__}(" not in text
+        all_answers |= scope["ANSWERS"]
+    monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "none")
+    monkeypatch.chdir(out)
+    assert exercises.wanted().keys() == all_answers.keys()
+    capsys.readouterr()
+    for exercise, (answer, wrong, *_) in all_answers.items():
+        exercises.check(exercise, answer)
+        exercises.check(exercise, wrong)
+    said = capsys.readouterr().out.splitlines()
+    assert said[::2] == [f"E{exercise}  right" for exercise in all_answers]
+    assert not any(line.endswith("  right") for line in said[1::2])
 
 
 def test_nothing_is_overwritten(tmp_path, lesson, capsys):

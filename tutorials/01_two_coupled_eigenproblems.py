@@ -50,7 +50,7 @@ assert gap < 1e-14 and np.abs(sigma ** 2 - [45, 5]).max() < 1e-12   # rounding: 
 # $$ K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad H_e^\top H_e = I = H_r^\top H_r. $$
 #
 # With as many components as $K$ has rank, they rebuild it, $K = H_e \Sigma H_r^\top$: the singular
-# value decomposition (K.6). Tags such as K.7 are those of the equation index.
+# value decomposition (K.6). Tags such as K.7 lead to an index of code and tests.
 # %%
 K, provinces = datasets.canada_migration()
 H_e, sigma, H_r = dual.solve(K)
@@ -100,7 +100,7 @@ print(f"{np.sum(known > 0)} of +sigma, {np.sum(known < 0)} of -sigma, {np.sum(kn
 # %% [markdown]
 # ## 4. The sign belongs to the pair
 # With $(h_e, h_r)$ also $(-h_e, -h_r)$ solves the equations; flipping one side alone solves them
-# for $-\sigma$ (V12).
+# for $-\sigma$, and misses $\sigma$ by $2\sigma$ (V12).
 #
 # **Counter-example.** Compute the eigenvectors of $K K^\top$ and of $K^\top K$ apart and give each
 # the sign of its largest entry. Each side is right, together they are wrong.

@@ -30,10 +30,10 @@ plt.style.use("ksvd_ref.data.ksvd")
 # projections one problem?
 #
 # Reward large scores on both sides, $\lambda_l > 0$ times their squares for component $l$: that is
-# a trace, since the square sum of a matrix is one. Then charge for weights that point the same way.
-# $\mathrm{tr}(W_e^\top W_r)$ is the simplest charge that couples the sides: its derivative by $W_e$
-# is $W_r$, so each side will be determined by the other. The minus sets the reward against the
-# charge, and $\lambda$ says how much reward pays for how much charge (K.10):
+# a trace, since the sum of the squares of $A$ is $\mathrm{tr}(AA^\top)$. Then charge for weights
+# that point the same way. $\mathrm{tr}(W_e^\top W_r)$ is the simplest charge that couples the
+# sides: its derivative by $W_e$ is $W_r$, so each side will be determined by the other. The minus
+# sets the reward against the charge, and $\lambda$ is the exchange rate of the two (K.10):
 #
 # $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
 # \mathrm{tr}(W_e^\top W_r), \qquad \Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s).$$

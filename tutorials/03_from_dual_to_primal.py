@@ -88,7 +88,7 @@ for name, point in zip(articles[held], E_new):
 ax.set_title("27 articles (dots) made the axes, 3 were scored later (stars)")
 plt.show()
 # %% [markdown]
-# *See:* the stars lie among the articles that made the axes; each took one product.
+# *See:* the stars lie among the articles that made the axes.
 #
 # ## 3. Eliminate $H$ instead of $W$
 # Lesson 02 removed the weights. The same conditions, $H_e = \Phi W_e\Lambda$ and
@@ -131,7 +131,7 @@ assert 4e4 < 1e12 / (2e4 * 32 ** 2 + 32 ** 3) < 5e4                     # the op
 # $\Psi^\top\Psi$: $(\Psi^\top\Psi)(\Phi^\top\Phi)w = \sigma^2 w$. But this squares. Let `cond` be
 # $\|\Phi\|\|\Psi\|/\sigma_s$, with $\sigma_s$ the smallest singular value wanted: the error of
 # $\sigma$ grows with its square, that of QR with itself. It can be large although $K$ is harmless:
-# $\Phi$ small where $\Psi$ is large.
+# $\Phi$ small in a direction where $\Psi$ is large.
 # %%
 T = np.linalg.qr(rng.standard_normal((2, 2)))[0]
 left, right = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (30, 20))
@@ -158,9 +158,9 @@ plt.show()
 # ## 6. A primal for any matrix
 # What if a matrix $A$ comes without features? Then its rows lie in $\mathbb R^M$ and its columns in
 # $\mathbb R^N$. A *compatibility matrix* $C$ $(M, N)$ carries one space to the other: with
-# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, and **it is $A$ if and only if $ACA = A$**
-# (K.33, V25). The pseudo-inverse does it, and costs an SVD: any matrix has a primal, but no cheap
-# one. A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
+# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, **which is $A$ if and only if $ACA = A$**
+# (K.33, V25). The pseudo-inverse does it, and costs an SVD. ($\Psi = I$ is free, but saves
+# nothing.) A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
 #
 # **By hand.** $A = 2$ needs $C = \tfrac12$; with $C = 1$ one decomposes 4.
 # %%
@@ -182,8 +182,8 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 #
 # ## In short
 # The weights of one side are made from the other side. They score new points by one product, and
-# are found from two triangles without the kernel matrix. Any matrix has features, at the price of
-# an SVD.
+# are found from two triangles without the kernel matrix. Any matrix has features; their number
+# decides what they save.
 #
 # $$W_e = \Psi^\top H_r, \quad W_r = \Phi^\top H_e, \qquad e(x) = W_e^\top\varphi(x).$$
 #

@@ -84,7 +84,7 @@ assert worst < 1e-12
 # the second: $\tfrac12a^2 - 2ab + \tfrac12b^2 = \tfrac12(a - 2b)^2 - \tfrac32b^2$, one positive and
 # one negative. In general each axis leaves a square and a rest with the sign of
 # $\lambda^2\sigma_l^2 - 1$: at $\lambda = 1/\sigma_k$, $p + k - 1$ directions rise, 1 is flat,
-# $p - k$ fall (V9).
+# $p - k$ fall (V9). Over $s$ components the counts add up.
 # %%
 def by_hand(w_e, w_r):
     return primal.objective(np.c_[w_e], np.c_[w_r], [0.5], np.diag([2.0, 1.0]), np.eye(2))
@@ -110,10 +110,10 @@ plt.show()
 # *See:* $J = 0$ on both black lines; the gradient is 0 only at the circle, the leading solution.
 #
 # ## 4. J = 0 is not enough
-# **Counter-example.** One equation cannot do the work of $2ps$ (V5). On the same features take
-# $w_e = w_r = (1, 1)$ and $\lambda = \tfrac47$: $J = \tfrac12\cdot\tfrac47(5 + 2) - 2 = 0$. But the
-# gradients are $(\tfrac97, -\tfrac37)$ and $(-\tfrac37, -\tfrac37)$, and $1/\lambda = 1.75$ is no
-# singular value.
+# **Counter-example.** $J = 0$ is one equation, $\nabla J = 0$ are $2ps$ (V5). On the same features
+# take $w_e = w_r = (1, 1)$ and $\lambda = \tfrac47$: $J = \tfrac12\cdot\tfrac47(5 + 2) - 2 = 0$.
+# But the gradients are $(\tfrac97, -\tfrac37)$ and $(-\tfrac37, -\tfrac37)$, and $1/\lambda = 1.75$
+# is no singular value.
 # %%
 at = np.ones((2, 1)), np.ones((2, 1)), np.array([4 / 7]), np.diag([2.0, 1.0]), np.eye(2)
 assert close(primal.objective(*at), 0.0)

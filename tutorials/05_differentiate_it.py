@@ -83,7 +83,7 @@ for f in (largest, towards_the_second):
 # At $K = I$ both $\sigma$ are 1. Any two orthonormal vectors will do, so the first vector means
 # nothing there. But the sum of all $\sigma$ is as smooth as before. autograd's own rule divides by
 # $\sigma_l^2 - \sigma_j^2 = 0$ and multiplies by zero afterwards. Ours (`linalg.svd`, which
-# `dual.solve` calls) leaves the term with the gap out at a tie, and keeps the other one.
+# `dual.solve` calls) drops the first term of section 2 at a tie, and keeps the second.
 # %%
 with np.errstate(all="ignore"):
     theirs = grad(lambda K: anp.sum(anp.linalg.svd(K, full_matrices=False)[1]))(np.eye(2))
@@ -98,7 +98,7 @@ print(f"autograd: {theirs[0]}, ours: {ours[0]}")
 # $$\langle C, H_e\Sigma H_r^\top\rangle = \langle C, K\rangle, \qquad
 # \langle C, H_eH_r^\top\rangle.$$
 #
-# A rule sees only what a loss hands back for $H_e$, $\sigma$ and $H_r$. At $K = I$, where
+# A rule sees only the derivatives of the loss by $H_e$, $\sigma$ and $H_r$. At $K = I$, where
 # $\Sigma = I$, both hand back the same: $C$ for $H_e$, 0 for $\sigma$, $C$ for $H_r$. Yet their
 # gradients are $C$ and 0. So a rule that is right for one is wrong for the other.
 # %%
@@ -207,7 +207,7 @@ plt.show()
 # ## Exercises
 # Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
-# **E5.1** (1 line) The gradient of $\sigma_1 + \dots + \sigma_k$ by $K$, from `np.linalg.svd(K)`.
+# **E5.1** (1 line) The gradient of the sum of all $\sigma$ by $K$, from `np.linalg.svd(K)`.
 # %%
 def nuclear_gradient(K):
     raise NotImplementedError("Exercise 5.1: the sum of h_e h_r^T over all components")

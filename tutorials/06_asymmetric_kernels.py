@@ -73,7 +73,7 @@ assert np.abs(np.triu(K) + np.triu(K, 1).T - K).max() == 6.0
 # %% [markdown]
 # The purest case is the kernel of the past, $\kappa(x, z) = 1$ for $z \le x$ on $[0, 1]$: the
 # causal filter of attention. As a matrix it is a triangle, so all its eigenvalues are $1/N$ and go
-# to 0. Its singular values are $2/((2l - 1)\pi)$ (K.47).
+# to 0. Its singular values tend to $2/((2l - 1)\pi)$ (K.47).
 # %%
 past = np.tril(np.ones((1000, 1000))) / 1000
 sigma = dual.solve(past, 4).sigma
@@ -90,10 +90,10 @@ np.testing.assert_allclose(sigma * [1, 3, 5, 7], 2 / np.pi, rtol=5e-3)
 # | matrix | its pairs |
 # |---|---|
 # | symmetric, PSD | $h_e = h_r$, $\sigma = \lambda$: kernel PCA, uncentred (D35) |
-# | symmetric, indefinite | $\sigma = |\lambda|$, and $h_e = -h_r$ where $\lambda < 0$ |
+# | symmetric, indefinite | $\sigma = \lvert\lambda\rvert$, and $h_e = -h_r$ where $\lambda < 0$ |
 # | asymmetric | two different vectors, in at least one component (V20) |
 #
-# If $\lambda$ and $-\lambda$ are both eigenvalues, $\sigma$ repeats and the vectors may mix.
+# Where $\lambda$ and $-\lambda$ both occur, $\sigma$ repeats and vectors may mix.
 #
 # **By hand.** The rows $(1, 2)$ and $(2, 1)$ are symmetric and not PSD: eigenvalues 3 and $-1$
 # (D12).
@@ -196,8 +196,8 @@ assert np.abs(kernels.center(new) - kernels.center_rows(new, words)).max() > 0.3
 
 # %% [markdown]
 # ## In short
-# A kernel of two arguments needs no symmetry and no positivity. Its rank is the number of features.
-# Row normalisation changes values and vectors; centring uses the means of the training data.
+# A kernel of two arguments needs no symmetry and no positivity. Its rank is at most the number of
+# features. Row normalisation changes values and vectors; centring uses training means.
 #
 # $$K_{ij} = \langle\varphi(x_i), \psi(z_j)\rangle, \qquad P_N K P_M.$$
 #

@@ -179,8 +179,8 @@ assert close((A @ A)[2] * 18, [11, 5, 2])
 # %% [markdown]
 # ## In short
 # Attention is a weighted mean of values: a kernel, a position, a value and a filter say which. The
-# exponential kernel is the Gaussian one with weights for the keys. Order comes from a position or
-# from a causal filter, and from nothing else.
+# exponential kernel is the Gaussian one with weights for the keys. Order comes from a position, or
+# from a filter that treats places differently.
 #
 # $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j, \qquad
 # \kappa = e^{\langle q, k\rangle/\sqrt d}.$$

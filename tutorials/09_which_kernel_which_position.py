@@ -45,7 +45,7 @@ runs = runpy.run_path(str(HERE / "ablations.py"))   # tasks, models, and how one
 # | product, symmetric | a kernel of two positions; one map each for content and position (S.18) |
 # | product, untied | the same with two maps each (S.19) |
 #
-# In the numbers task positions are added to the words, once.
+# In the numbers task they are added once, to the words, unless a row says *product*.
 #
 # ## 2. The runs
 # %%
@@ -98,8 +98,8 @@ assert [round(numbers[name].mean()) for name in (*names[3:], *twice)] == [87, 0,
 # %% [markdown]
 # *See:* exponential and rbf are level, polynomial is 11 points behind, linear translates no number
 # at all: a normaliser that may be zero makes no mean (lesson 07). One map for queries and keys
-# loses nothing. With all matrices twice as large at the start they have 93 and 75: *that*
-# polynomial is behind survives, *how far* does not.
+# loses nothing. With all matrices twice as large at the start exponential has 93 and polynomial 75:
+# which is ahead stays, by how much does not.
 #
 # ## 4. Numbers: which position
 # %% Dots for five position schemes: all near 98 % but no position in the encoder, or none at B
@@ -157,13 +157,13 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
 # | one | one | 2.755 |
 # | one | one, with more weights | 2.778 |
 #
-# **Tying the content map costs 0.16 to 0.19 bits, tying the position map nothing**, and weights do
-# not explain it. A bound for symmetric kernels says that none can prefer the previous place by a
-# margin in every row without a falling diagonal (D18). It binds only a kernel that is symmetric as
-# a *whole*: it explains none of these rows.
+# **Tying the content map costs 0.16 or 0.18 bits, tying the position map nothing**, and weights do
+# not explain it. There is a bound for symmetric kernels, of the previous place against the own one
+# (D18; question 3 of lesson 07). It binds only a kernel that is symmetric as a *whole*: it explains
+# none of these rows.
 #
-# Without any effect three differences have one sign with probability 1/4. So a difference counts
-# here if its paired t is above 4.30 (2 degrees of freedom, 5 %).
+# Three differences have one sign by chance with probability 1/4: too weak a test. A difference
+# counts here if its paired t is above 4.30 (2 degrees of freedom, 5 %).
 # %%
 four = [mean["product, " + name] for name in (
     "untied", "position tied", "content tied", "symmetric", "symmetric, wide")]
@@ -188,7 +188,8 @@ for part, one, two, known in (
 #
 # ## In short
 # Exponential and rbf are level, polynomial is behind, linear fails. An encoder needs positions, a
-# causal decoder has its mask. A symmetric content costs, a symmetric position does not.
+# causal decoder has its mask. On characters a symmetric content costs, a symmetric position does
+# not.
 #
 # $$\kappa(f_i, f_j)\,\kappa_T(t_i, t_j), \qquad t = \mathrm{mean}/\mathrm{error}.$$
 #

@@ -100,9 +100,9 @@ assert attention.mean_of_squares(J_l) == np.sum(J_l ** 2) / 2 == 5
 # **By hand.** For input of variance 1, $F\varphi$ has $n$ entries of variance 1, since $\varphi$
 # has length 1. A head's $W_e$ has norm 1, so each of its $ns$ entries has the variance $1/(ns)$,
 # and each score $1/s$. $\Lambda$ is uniform in $(0, 1)$, so $\lambda^2$ is $1/3$ in the mean. Then
-# $\|\Lambda e\|^2$ is $s\cdot\tfrac1s\cdot\tfrac13$, the trace is near 0, and **$J\approx1/3$,
-# $J^2\approx1/9$**. TS multiplies the input by $\sqrt{d}$ with $d = 512$, so $F$ too, and $J$ by
-# 512.
+# $\|\Lambda e\|^2$ is $s\cdot\tfrac1s\cdot\tfrac13$; half of it from $e$, half from $r$, and a
+# trace near 0 make **$J\approx1/3$, $J^2\approx1/9$**. TS multiplies the input by $\sqrt{d}$ with
+# $d = 512$, so $F$ too, and the score terms of $J$ by 512.
 # %%
 def start(weights, scale=1.0):
     scores = attention.primal_attention(queries, keys, weights, F=scale * F)[1]
@@ -188,7 +188,7 @@ assert round(0.1 / 2048, 5) == 5e-5
 # ## In short
 # Rows 1 and 2 change what a trained number means; row 10 says where training starts; padding
 # changes outputs. Read $\sigma = N/\Lambda^2$ off the code's weights, not $1/\Lambda$. None of it
-# speaks against the method: only public code can be compared.
+# speaks against the method, and only code that is public can be compared.
 #
 # $$\Lambda_{\mathrm{paper}} = \Lambda_{\mathrm{code}}^2/N, \qquad
 # \Lambda_{\mathrm{code}} = \sqrt{N/\sigma}.$$

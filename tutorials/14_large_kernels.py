@@ -62,8 +62,8 @@ plt.show()
 # The Gram matrix gives $T$ in one product, but squares the condition; QR does not. Nobody knows the
 # condition before the problem is solved. So solve by the Gram route, compute the condition from the
 # result, and accept it if it is 100 or less. Can a wrong result slip through? A $\sigma_s$ that was
-# lost in rounding comes out far too *small against* $\|\Phi\|\|\Psi\|$: below about $10^{-7}$ of
-# it. So the condition comes out large, five orders above the gate.
+# lost in rounding comes out below $10^{-7}\|\Phi\|\|\Psi\|$. So the condition comes out at $10^7$
+# or more, and the gate is 100.
 # %%
 def triangle(A):
     w, V = np.linalg.eigh(A.T @ A)
@@ -158,10 +158,10 @@ assert max(np.abs(by_hand - low).max(), np.abs(H_e * sigma @ H_r.T - low).max())
 
 
 # %% [markdown]
-# A kernel of full rank is another matter: a nearly singular corner blows up what it knows nothing
-# of. Three remedies: keep half of its components; draw twice as many rows as columns; or choose the
-# rows at the `pivots` of an elimination of the columns, and the columns at those of the rows. Here
-# is the exponential kernel of 400 points in the plane, the median of nine draws.
+# A kernel of full rank is another matter: a nearly singular corner amplifies what the landmarks do
+# not span. Three remedies: keep half of its components; draw twice as many rows as columns; or
+# choose the rows at the `pivots` of an elimination of the columns, and the columns at those of the
+# rows. Here is the exponential kernel of 400 points in the plane, the median of nine draws.
 # %%
 def off(I, J, s=None):
     with warnings.catch_warnings(action="ignore"):                  # where it may be far off
@@ -202,8 +202,8 @@ assert drawn(20, 20) > drawn(20, 20, 10) > drawn(40, 20)
 # ## Exercises
 # Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
-# **E14.1** (about 2 lines) Predict, then run: `cond` for $s$ components from $\Phi^\top\Phi$
-# and $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
+# **E14.1** (about 2 lines) Predict, then run: `cond` for $s$ components from $\Phi^\top\Phi$ and
+# $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.
 # %%
 def cond_seen(G_phi, G_psi, s):
     raise NotImplementedError("Exercise 14.1: two norms and sigma_s, all from eigenvalues")

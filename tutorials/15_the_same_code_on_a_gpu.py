@@ -170,12 +170,13 @@ plt.show()
 
 
 # %% [markdown]
-# *See:* solving costs several copies at any $p$. If the way to the GPU is as many times slower than
-# memory, moving eats the gain: make features *there*, or move them once and use them often.
+# *See:* solving costs several copies at any $p$. If the way to the GPU is slower than memory by
+# that factor, moving takes as long as solving here: make features *there*, or move them once and
+# use them often.
 #
 # ## In short
 # The data decide where the code runs. Two right answers differ in signs, in the basis of a tie and
-# in the last digits, so compare what is unique. Moving costs about as much as solving.
+# in the last digits, so compare what is unique. Moving can cost as much as solving.
 #
 # $$\sigma, \qquad H_eH_e^\top, \qquad H_e\Sigma H_r^\top.$$
 #

@@ -193,8 +193,8 @@ def _course_commands(add):
                  "Write the lessons as Jupyter notebooks.").add_argument
     option("--out", metavar="DIR", type=Path, required=True,
            help="a folder without earlier notebooks")
-    option("--no-solutions", dest="solutions", action="store_false", help="for students: the "
-           "checks are then those of the clone")
+    option("--no-solutions", dest="solutions", action="store_false", help="for students: checks, "
+           "but neither solutions nor answers")
     option = add("check", lambda options: command.lessons.check(options),
                  "Run the checks of the exercises on your own file. It may be a whole lesson or "
                  "your functions alone.").add_argument

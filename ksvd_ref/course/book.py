@@ -58,7 +58,7 @@ def build(out, number=None, answers=True, quick=False):
     with tempfile.TemporaryDirectory() as folder:
         written = notebooks.notebooks(Path(folder) / "book", paths, answers=False)
         files = {path.name: path.read_bytes() for path in (*paths, *written)}
-        pages = [_lesson(setter, lesson.stem, notebooks.read(lesson) if quick else _executed(path),
+        pages = [_lesson(setter, lesson.stem, _read(lesson, None if quick else _executed(path)),
                          answers, quick) for lesson, path in zip(paths, written)]
     # the start page first: it is what a later build knows an earlier one by
     pages = [_start(setter, quick), *pages, _equations(setter), _notation(setter), *_sources()]
@@ -90,6 +90,14 @@ def _check_folder(out):
 
 def _names(paths):
     return [*(f"{path.stem}.html" for path in paths), "equations.html", "notation.html"]
+
+
+def _read(path, executed=None):
+    """A lesson as a notebook, with the outputs of an executed one."""
+    notebook = notebooks.read(path)
+    for cell, done in zip(notebook.cells, executed.cells if executed else ()):
+        cell |= {"outputs": done.outputs} if cell.cell_type == "code" else {}
+    return notebook
 
 
 def _executed(path):

@@ -145,9 +145,29 @@ def names(source):
     """
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ANSWERS":
-            return {key.value: functions.elts[0].id
+            return {key.value: ast.unparse(functions.elts[0]).strip("'")
                     for key, functions in zip(node.value.keys, node.value.values)}
     return {}
+
+
+def without_answers(source):
+    """A file of solutions for students: its checks and their helpers, and of ANSWERS the names.
+
+    >>> print(without_answers('''
+    ... def twice(x): return 2 * x
+    ... def check_1_1(double): assert double(2) == 4
+    ... ANSWERS = {'1.1': (twice, lambda x: x)}'''))
+    def check_1_1(double):
+        assert double(2) == 4
+    ANSWERS = {'1.1': ('twice',)}
+    <BLANKLINE>
+    """
+    answers = names(source)
+    kept = [node for node in ast.parse(source).body
+            if getattr(node, "name", None) not in answers.values()
+            and not isinstance(node, ast.If) and not ast.unparse(node).startswith("ANSWERS = ")]
+    return ast.unparse(ast.Module(kept, [])) + "\nANSWERS = " + repr(
+        {exercise: (name,) for exercise, name in answers.items()}) + "\n"
 
 
 def wanted(lesson=None):

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
+from . import exercises, index
+
 PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
 START = "START.md"             # the first page
@@ -112,6 +114,26 @@ def _answered(notebook, stem):
             cell.source = asked + _fold("Answers to the questions", found["answers"]) + used + rest
 
 
+def _tagged(notebook, entries):
+    """Tags in prose lead to what they say, which stands at the end: a notebook may be alone."""
+    found = {}
+
+    def link(tag):
+        if tag[0] not in entries:
+            return tag[0]
+        found[tag[0]] = f"### {tag[0]}\n\n{entries[tag[0]].statement}. *{entries[tag[0]].source}*"
+        return f"[{tag[0]}](#{tag[0]})"
+
+    prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    for cell in prose:                              # headings, formulas and code stay
+        parts = re.split(r"((?m:^#[^\n]*)|```.*?```|\$\$.*?\$\$|\$.*?\$|`.*?`)", cell.source,
+                         flags=re.S)
+        parts[::2] = [re.sub(index.TAG, link, part) for part in parts[::2]]
+        cell.source = "".join(parts)
+    if found:
+        prose[-1].source += "\n\n## What the tags say\n\n" + "\n\n".join(found.values())
+
+
 def _fold(title, cells):
     inside = "\n\n".join(
         cell.source if cell.cell_type == "markdown" else
@@ -123,8 +145,7 @@ def notebooks(out, paths=None, answers=True):
     """Write lessons as notebooks into a folder, with the files that they read; their paths.
 
     Nothing is overwritten: a file of the same name may hold somebody's work. All lessons, or
-    `paths`. Without `answers` neither they nor the folder of solutions: the checks of the exercises
-    are then those of the clone.
+    `paths`. Without `answers` the folder of solutions has the checks alone.
     """
     nbformat, = need("nbformat")
     out, paths = Path(out), paths or lessons()
@@ -132,15 +153,17 @@ def notebooks(out, paths=None, answers=True):
         raise ValueError(f"--out: a folder expected, {out} is a "
                          + ("file" if out.exists() else "link to nothing"))
     targets = {out / path.with_suffix(".ipynb").name: path for path in paths}
-    beside = [START, *(name for name in BESIDE if answers or name != "solutions")]
+    beside = START, *BESIDE
     for target in (*targets, *(out / name for name in beside)):
         if os.path.lexists(target):                 # a link to nothing would be written through
             raise ValueError(f"an empty folder expected, {target} is already there and may hold "
                              "somebody's work: choose another folder")
     made = {target: read(path) for target, path in targets.items()}     # before anything is written
+    entries = {entry.tag: entry for entry in index.entries()}
     for target, notebook in made.items():
         if answers:
             _answered(notebook, target.stem)
+        _tagged(notebook, entries)
     out.mkdir(parents=True, exist_ok=True)
     for name in beside:
         if (TUTORIALS / name).is_dir():
@@ -148,6 +171,8 @@ def notebooks(out, paths=None, answers=True):
                             ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(TUTORIALS / name, out / name)
+    for path in () if answers else (out / "solutions").glob("*.py"):
+        path.write_text(exercises.without_answers(path.read_text("utf-8")), encoding="utf-8")
     for target, notebook in made.items():
         nbformat.write(notebook, target)
     return list(targets)

@@ -36,6 +36,9 @@ TYPOGRAPHY = (          # what TeX does and latex2mathml leaves to the browser
     ("<mo>(?=[a-z]+</mo>)", '<mo lspace="0.167em" rspace="0.167em">'),
     # a space between log and its argument
     ("<mi>(log|sin|cos|exp|max|min)</mi>(?=<m[^o])", r'<mi>\1</mi><mspace width="0.167em"/>'),
+    # and before it; a root that the font has in one size is as high as that sign
+    ("(</m(?!o)\\w+>)(?=<mi>(?:log|exp|max|min|tr)</mi>)", r'\1<mspace width="0.167em"/>'),
+    ("<msqrt>", '<msqrt><mspace height="0.87em"/>'),
     # plus and minus are signs after an opening bracket, a comma, a relation
     ("(<mo[^>]*>(?:&#x000(?:28|2C|3C|3D|3E|5B);|&#x0226[45];|\\()</mo>)<mo>(?=&#x0(?:2212|002B);)",
      r'\1<mo form="prefix">'))
@@ -126,9 +129,11 @@ class Setter:
             text = FINDING.sub(lambda found: re.sub(
                 r"F\d+", r'<a href="findings.html#\g<0>">\g<0></a>', found[0]), text)
         text = PAPER.sub(_paper, text)
-        return re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
+        text = re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
                       f'<button type="button" popovertarget="at-{found[0]}">{found[0]}</button>',
                       text)
+        return re.sub(r"\(?<button .*?</button>[).,;:]+|\(<button .*?</button>",       # one word
+                      r'<span class="word">\g<0></span>', text)
 
     def previews(self, body):
         """What the tags of a page say: shown where one is pressed, without a script."""

@@ -33,7 +33,8 @@ def of_sigma(A, share):
 
 def of_norm(A, share):
     """The share of the norm in place of that of its square."""
-    return components_for(A, share ** 2)
+    norms = np.sqrt(np.cumsum(np.linalg.svd(A, compute_uv=False) ** 2))
+    return int(np.argmax(norms >= share * norms[-1])) + 1
 
 
 def more_than(A, share):
