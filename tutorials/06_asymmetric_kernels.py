@@ -150,8 +150,8 @@ assert 7 < off[0] / off[1] < 14                     # 10 expected
 # %% [markdown]
 # ## 5. What row normalisation does
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum $g_i$
-# (K.3). That scales the row map and not the column map, so singular values *and* vectors change,
-# unless all sums are equal (V19).
+# (K.3). That scales the row map and not the column map, so singular values *and* vectors change;
+# with equal sums only the values (V19).
 #
 # **By hand.** From the rows $(3, 1)$ and $(1, 1)$, with sums 4 and 2, come $(\tfrac34, \tfrac14)$
 # and $(\tfrac12, \tfrac12)$: asymmetric, though $G$ is not. Its eigenvalues stay real, and as a

@@ -70,9 +70,9 @@ assert abs(J) < 1e-12 * sigma.sum() and np.abs(slope).max() < 1e-12 * sigma[0]
 
 # %% [markdown]
 # One $W$ serves all sequences of a data set. In general the solution of one is not stationary for
-# another: if two share no singular value, only $W = 0$ is stationary for both (V31, V37). For the
-# gradient is linear in a pair $(w_e, w_r)$, and its matrix, that of the second derivatives, is
-# singular only if $1/\lambda$ is a singular value.
+# another: with $\Lambda = \Sigma^{-1}$ of one that shares no $\sigma$ with the other, only $W = 0$
+# is (V31, V37). For the gradient is linear in a pair $(w_e, w_r)$, and its matrix, that of the
+# second derivatives, is singular only if $1/\lambda$ is a singular value.
 # %%
 def smallest(lam, Phi, Psi):
     I = np.eye(Phi.shape[1])
