@@ -82,7 +82,7 @@ def test_a_page_holds_its_lesson(pages, site, stem):
     assert "Warning" not in page.text and "Traceback" not in page.text
 
 
-@pytest.mark.parametrize("stem", [stem for stem in LESSONS if stem != "findings"])
+@pytest.mark.parametrize("stem", [stem for stem in LESSONS if stem[0].isdigit()])
 def test_solutions_are_folded(pages, stem):
     """Each behind the cell that calls its check, with the check in it; the answers at the end."""
     page = pages[f"{stem}.html"]

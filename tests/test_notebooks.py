@@ -32,7 +32,7 @@ def lesson(tmp_path, monkeypatch):
 
 def test_notebooks_are_the_lessons(tmp_path, capsys):
     assert main(["notebooks", "--out", str(tmp_path / "new")]) == 0
-    assert "16 notebooks written" in capsys.readouterr().out
+    assert "17 notebooks written" in capsys.readouterr().out
     for path in notebooks.lessons():
         target = tmp_path / "new" / f"{path.stem}.ipynb"
         notebook = nbformat.read(target, as_version=4)

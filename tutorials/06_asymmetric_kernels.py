@@ -95,9 +95,8 @@ psd = kernels.exponential(Q_head, Q_head)           # queries against queries: o
 np.testing.assert_allclose(cosines(psd)[1][:20], 1, atol=1e-6)      # smaller gaps: not separated
 moves = datasets.canada_migration().A               # who moved from province i to province j
 both = cosines(moves + moves.T)[1]
-assert np.abs(np.abs(both) - 1).max() < 1e-10
+assert np.abs(np.abs(both) - 1).max() < 1e-10 and np.abs(cosines(moves)[1]).min() < 0.5
 assert np.sum(both < 0) == np.sum(np.linalg.eigvalsh(moves + moves.T) < 0) > 0
-assert np.abs(cosines(moves)[1]).min() < 0.5
 print("h_e . h_r, symmetrised migration:", np.round(both).astype(int))
 # %% [markdown]
 # ## 4. The rank is the dimension of the features
@@ -141,8 +140,8 @@ assert 7 < off[0] / off[1] < 14                     # 10 expected
 # %% [markdown]
 # ## 5. What row normalisation does
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum $g_i$
-# (K.3). That scales the row map and not the column map, so singular values *and* vectors change,
-# unless all sums are equal (V19).
+# (K.3). That scales the row map and not the column map, so singular values *and* vectors change;
+# with equal sums only the values (V19).
 #
 # **By hand.** From the rows $(3, 1)$ and $(1, 1)$, with sums 4 and 2, come $(\tfrac34, \tfrac14)$
 # and $(\tfrac12, \tfrac12)$: asymmetric, though $G$ is not. Its eigenvalues stay real, and as a

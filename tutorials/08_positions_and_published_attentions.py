@@ -137,7 +137,7 @@ assert close(linear_attention(q, k, values, mask=causal(N)),
 # %% [markdown]
 # ## 3. The attentions of today
 # **RoPE** turns queries and keys by their places,
-# $\langle R_iq, R_jk\rangle = \langle q, R_{j-i}k\rangle$: offsets, with coefficients of query
+# $\langle D_iq, D_jk\rangle = \langle q, D_{j-i}k\rangle$: offsets, with coefficients of query
 # *and* key (S.42). **ALiBi** takes a slope times the distance away, and **T5** looks a bucket of
 # offsets up (S.43, S.44).
 # %%
@@ -180,7 +180,7 @@ assert close(A.sum(axis=1), 0.2) and A.min() < -0.01
 # difference, and is no weighted mean.
 #
 # $$\kappa(q_i, k_j)\,\exp(\langle q_i, R_{i-j}\rangle/\sqrt d), \qquad
-# \langle R_iq, R_jk\rangle = \langle q, R_{j-i}k\rangle.$$
+# \langle D_iq, D_jk\rangle = \langle q, D_{j-i}k\rangle.$$
 #
 # The picture to remember: stripes for offsets, none for places.
 #

@@ -83,8 +83,8 @@ twice = [name + ", start x 2" for name in ("exponential", "polynomial")]
 assert [round(numbers[name].mean()) for name in (*names[3:], *twice)] == [87, 0, 93, 75]
 # %% [markdown]
 # *See:* small dots are the table, rings this run. Exponential and rbf are level, polynomial is 11
-# points behind, linear is at 0: a normaliser that may be zero makes no mean (lesson 07). One map for
-# both sides loses nothing. (With *start x 2* 93 and 75: the order stays, the distance does not.)
+# points behind, linear is at 0: a normaliser that may be zero makes no mean (lesson 07). One map
+# for both sides loses nothing. (*Start x 2*: 93 and 75; the order stays, the distance does not.)
 #
 # ## 4. Numbers: which position
 # %% Dots for five position schemes: all near 98 % but no position in the encoder, or none at B
@@ -148,11 +148,10 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
                            [2.588, 2.61, 2.73, 2.75, 2.82, 3.06], atol=0.006)
 # %% [markdown]
 # *See:* Transformer-XL and the products with two content maps lead, at 2.60 to 2.61 bits; then
-# look-up 2.73, the symmetric product 2.75, additive 2.82, none 3.06. The best only reach a trigram.
+# look-up 2.73, the symmetric product 2.75, additive 2.82, none 3.06. The best reach a trigram.
 #
 # ## 7. The price of symmetry
-# The two products differ in *two* ties, and in 4096 weights. The control ties one at a time, and
-# gives the symmetric one its weights back.
+# The two products differ in *two* ties and 4096 weights. So tie one at a time; *wide* adds weights.
 #
 # | product | content maps | position maps | bits |
 # |---|---|---|---|
@@ -166,17 +165,18 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
 # weights do not explain it. Nor does the bound for symmetric kernels (D18; question 3 of lesson
 # 07): it binds only a kernel that is symmetric as a *whole*. *Content tied* is not, and is behind.
 #
-# Three differences have one sign by chance with probability 1/4: too weak a test. One counts here
-# if its paired t, the mean $\bar g$ of the differences over the seeds by its standard error
-# $s_g/\sqrt 3$, is above 4.30 (2 degrees of freedom, 5 %).
+# Three differences have one sign by chance with probability 1/4. They count here if their paired t,
+# the mean $\bar g$ over its standard error $s_g/\sqrt 3$, is above 4.30 (2 degrees of freedom, 5%).
 # %%
-four = [mean["product, " + name] for name in (
-    "untied", "position tied", "content tied", "symmetric", "symmetric, wide")]
-np.testing.assert_allclose(four, [2.609, 2.598, 2.791, 2.755, 2.778], atol=0.0006)  # S.19
+rows = ("untied", "position tied", "content tied", "symmetric", "symmetric, wide")  # first S.19
+np.testing.assert_allclose([mean["product, " + name] for name in rows],
+                           [2.609, 2.598, 2.791, 2.755, 2.778], atol=0.0006)
+# %%
 for part, one, two, known in (
         ("numbers", "exponential", "polynomial", 18), ("numbers", "exponential", "rbf", 3.5),
         ("characters", "product, symmetric", "product, position tied", 32),
         ("characters", "product, untied", "product, position tied", 1.1),
+        ("characters", "product, content tied", "product, untied", 20),
         ("characters", "product, symmetric", "look-up", 0.9)):
     gap = tables[part][one] - tables[part][two]     # seed by seed
     paired = np.mean(gap) / (np.std(gap, ddof=1) / len(gap) ** 0.5)
@@ -187,12 +187,12 @@ for part, one, two, known in (
 # %% [markdown]
 # ## 8. Beside the paper
 # Tsai et al. compared the same components at full size; four of their figures we know at second
-# hand. Here too: exponential and rbf ahead of polynomial, linear failing, symmetric as good in
-# translation. Not here: the product ahead of added positions, or level with XL on language.
+# hand. Here too: exponential and rbf ahead, linear failing, symmetric as good in translation. Not
+# here: the product ahead of added positions (at equal sites level), or level with XL on language.
 #
 # ## In short
 # Exponential and rbf are level, polynomial is behind, linear fails. An encoder needs positions, a
-# causal decoder has its mask. On characters one content map costs, one position map did not.
+# causal decoder has its mask. A symmetric content can cost, a symmetric position did not.
 #
 # $$\kappa(x_i, x_j)\,\kappa_T(t_i, t_j), \qquad \frac{|\bar g|}{s_g/\sqrt 3} > 4.30.$$
 #

@@ -133,7 +133,7 @@ plt.show()
 #
 # ## 4. What an approximation costs
 # Before the exponential the logits have rank $d = 32$ at most, for any text. The exponential gives
-# the full rank back, so how fast $\sigma$ falls is not settled by $d$. Keep the $s$ largest
+# this head full rank, so how fast $\sigma$ falls is not settled by $d$. Keep the $s$ largest
 # components of the chosen head: by Eckart and Young the squared error is $\sum_{l>s}\sigma_l^2$,
 # and no matrix of rank $s$ is closer (EY). A rival is the best *symmetric* matrix.
 # %% Error against rank: the best falls, the symmetric one stays above a floor

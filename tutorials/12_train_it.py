@@ -87,7 +87,7 @@ assert np.isclose(task + 0.5 * penalty, runs["loss_of"](arm)(params, batch), rto
 # %% [markdown]
 # ## 3. Three models
 # The paper has 98.4, 98.9 and 98.7 for the three: the best *test* accuracy over the epochs, as its
-# code says. We train 40 epochs, smaller models, and say the final one.
+# README says. We train 40 epochs, smaller models, and say the final one.
 # %%
 arms = list(runs["ARMS"]) if options.full else runs["MAIN"][:1 if quick else 3]
 jobs = [[HERE / "vowels.py", arm, seed, 3 if quick else options.epochs]
@@ -153,15 +153,15 @@ plt.show()
 # *fall* with $\eta$ towards chance. $J^2$ near zero is not the KSVD solved, at the same accuracy.
 #
 # The second thing expected: a sharper spectrum, a larger share of $\sigma_1^2$. In the mean it is
-# 0.945, 0.933, 0.930, a little lower, though not in each seed.
+# 0.945, 0.933, 0.930, a little lower.
 #
 # ## 5. A loss whose minimum is the KSVD
-# The loss of lesson 04 in the layer: the share $\|K - ER^\top\|^2/\|K\|^2$ of each kernel that the
-# scores miss, from 0 (all) to 1 (none), without $K$ (K.41). At $s = 20 > p = 16$ any scores could
-# span all of $K$, so $s = 4$ here. The one choice, $\eta$ of 0.1, 0.3 or 1, is made on training
-# series held out. Measured: accuracy; the share missed; the share that the *spans* miss, which is
-# fair to all; the same of $K$ without its first component; the cosines of the first component and
-# of the others.
+# The loss of lesson 04 in the layer: the error $\|K - ER^\top\|^2/\|K\|^2$ of each kernel, 0 for
+# all of it, 1 for scores of zero, without $K$ (K.41). At $s = 20 > p = 16$ any scores could span
+# all of $K$, so $s = 4$ here. The one choice, $\eta$ of 0.1, 0.3 or 1, is made on training series
+# held out. Measured: accuracy; the share missed; the share that the *spans* miss, which is fair to
+# all; the same of $K$ without its first component; the cosines of the first component and of the
+# others.
 # %%
 rows = runs["two_losses"]()
 names = "accuracy", "missed", "spans", "rest", "aligned_first", "aligned_others", "cpu_seconds"

@@ -40,10 +40,10 @@ rng = np.random.default_rng(9)
 # | 12 | dropout | | an option that is never applied to the scores | |
 # | 13 | $s$ | below $p$ as a rule | RL: up to 96, above $N = 60$ and $p = 64$ | 5 |
 # | 14 | centring | variances | none: second moments | lesson 06 |
-# | 15 | kernel | the cosine map in all experiments | no other map is there | 5 |
+# | 15 | kernel | | the cosine map only | 5 |
 #
-# What the paper says in rows 7, 8, 10 and 13 we know at second hand. Beside these rows: the input
-# of TS is scaled (section 4), and padding counts (section 6).
+# What the paper says in rows 7 to 11 and 13 we know at second hand. Beside these rows: the input of
+# TS is scaled (section 4), and padding counts (section 6).
 # %%
 heads, s = datasets.minilm_heads(), 10
 Phi, Psi = features.cosine(heads.Q[4, 4], heads.K[4, 4])                # one head, (64, 32)
@@ -102,7 +102,7 @@ assert attention.mean_of_squares(J_l) == np.sum(J_l ** 2) / 2 == 5
 # and each score $1/s$. $\Lambda$ is uniform in $(0, 1)$, so $\lambda^2$ is $1/3$ in the mean. Then
 # $\|\Lambda e\|^2$ is $s\cdot\tfrac1s\cdot\tfrac13$; half of it from $e$, half from $r$, and a
 # trace near 0 make **$J\approx1/3$, $J^2\approx1/9$**. TS multiplies the input by $\sqrt{d}$ with
-# $d = 512$, so $F$ too, and $J$ by 512.
+# $d = 512$, so $F$ too, and the score terms of $J$ by 512.
 # %%
 def start(weights, scale=1.0):
     scores = attention.primal_attention(queries, keys, weights, F=scale * F)[1]
@@ -172,8 +172,6 @@ told, untold = (attention.primal_attention(q, k, weights, mask=m, F=smoother.spl
 moved = np.abs(untold - told).max() / np.abs(told).max()
 print(f"padding behind moves outputs through f(X) by {moved:.0%}")
 assert moved > 0.1
-
-
 # %% [markdown]
 # ## 7. Settings
 # TS reports the best epoch on the *test* set, as its README says. In TS and LRA $\eta = 0$ in four
@@ -187,8 +185,8 @@ assert round(0.1 / 2048, 5) == 5e-5
 # %% [markdown]
 # ## In short
 # Rows 1 and 2 change what a trained number means; row 10 says where training starts; padding
-# changes outputs. Read $\sigma = N/\Lambda^2$ off the code's weights, not $1/\Lambda$. None of it
-# speaks against the method, and only code that is public can be compared.
+# changes outputs. At a stationary point the code's $\sigma$ is $N/\Lambda^2$, not $1/\Lambda$. None
+# of it speaks against the method, and only code that is public can be compared.
 #
 # $$\Lambda_{\mathrm{paper}} = \Lambda_{\mathrm{code}}^2/N, \qquad
 # \Lambda_{\mathrm{code}} = \sqrt{N/\sigma}.$$

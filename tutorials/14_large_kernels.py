@@ -189,7 +189,7 @@ assert drawn(20, 20) > drawn(20, 20, 10) > drawn(40, 20)
 
 # %% [markdown]
 # Half the components is *worse* than all with 150 landmarks and better with 20; twice as many rows
-# is better with both. Chosen landmarks come within ten times the best possible, with half as many.
+# is better with both. Here chosen landmarks come within ten times the best, with half as many.
 #
 # ## In short
 # Features are solved in one pass over their rows. A few components need products with a block. A
@@ -197,7 +197,7 @@ assert drawn(20, 20) > drawn(20, 20, 10) > drawn(40, 20)
 #
 # $$T^\top T = T_1^\top T_1 + T_2^\top T_2, \qquad \hat K = K_{N,m}\,K_{nm}^+\,K_{n,M}.$$
 #
-# The picture to remember: two lines on log axes, one of slope 3 and one of slope 1.
+# The picture to remember: two lines on log axes, a steep one and a flat one.
 #
 # ## Exercises
 # Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.

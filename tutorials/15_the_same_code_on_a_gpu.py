@@ -151,7 +151,7 @@ assert 1.8 < error[9] / error[10] < 2.2 and error[10] > 500 * error[23]
 # The KSVD of features $\Phi$, $\Psi$ takes of the order of $Np^2$ operations on $2Np$ numbers.
 # Below is the time per number of copying an array in memory, which a transfer hardly beats, against
 # that of solving.
-# %% Time per number against p, copying and solving: solving takes several times as long
+# %% Time per number against p, copying and solving: solving takes longer at each p
 sizes, took = (4, 16, 64), np.full((2, 3), np.inf)
 for i, p in enumerate(sizes):
     both = rng.standard_normal((2, 20_000, p))                          # Phi and Psi
@@ -170,9 +170,9 @@ plt.show()
 
 
 # %% [markdown]
-# *See:* solving costs several copies at any $p$. If the way to the GPU is slower than memory by
-# that factor, moving takes as long as solving here: make features *there*, or move them once and
-# use them often.
+# *See:* solving costs more than a copy at each of these $p$. If the way to the GPU is slower than
+# memory by that factor, moving takes as long as solving here: make features *there*, or move them
+# once and use them often.
 #
 # ## In short
 # The data decide where the code runs. Two right answers differ in signs, in the basis of a tie and

@@ -23,8 +23,8 @@ PARTS = {1: "I. The kernel SVD", 6: "II. Attention as a smoother", 10: "III. Pri
          14: "IV. Numbers"}                         # by the first lesson of each
 QUICK = "This page was made with --quick: no cell was run, so outputs and figures are missing."
 LONGEST = 100_000           # characters that a cell may print
-LINKS = {"index.html": "Start", "findings.html": "Findings", "equations.html": "Equations",
-         "notation.html": "Notation"}               # beside each page
+LINKS = {"index.html": "Start", "derivation.html": "The derivation", "findings.html": "Findings",
+         "equations.html": "Equations", "notation.html": "Notation"}              # beside each page
 KINDS = {"K": "The derivation", "EV": "Claims about the derivation",        # letters of tags
          "S": "Attention as a kernel smoother", "D": "Claims about smoothers"}
 GENERATOR = '<meta name="generator" content="ksvd_ref book">'     # an earlier book has it

@@ -41,7 +41,7 @@ def need(*names):
 
 
 def lessons(number=None):
-    """Paths of the lessons in order, the page of findings last; or of one lesson.
+    """Paths of the lessons in order, the derivation and the findings last; or of one.
 
     >>> [path.name for path in lessons(3)]
     ['03_from_dual_to_primal.py']
@@ -52,7 +52,8 @@ def lessons(number=None):
                          "package: the lessons are not part of an installed copy; in a clone, "
                          "pip install -e '.[book]'")
     if number is None:
-        return [*found, *sorted(TUTORIALS.glob("findings.py"))]
+        return [*found, *(path for name in ("derivation", "findings")
+                          for path in TUTORIALS.glob(f"{name}.py"))]
     chosen = [path for path in found if int(path.name[:2]) == number]
     if not chosen:
         raise ValueError(f"a lesson from {int(found[0].name[:2])} to {int(found[-1].name[:2])} "
