@@ -10,7 +10,7 @@
 # positions. Two CPU cores. 50 minutes, and 20 more for the exercises.
 #
 # Tables of three seeds are in `tables/`; `--seeds 3 --full` makes them anew. This lesson trains the
-# main models with one seed, in about 80 seconds on two idle cores; one with `KSVD_REF_QUICK=1`.
+# main models with one seed, 140 seconds of CPU time on two cores; one with `KSVD_REF_QUICK=1`.
 # %%
 import runpy
 from functools import partial
