@@ -8,8 +8,10 @@ The position enters in each layer and never the values (S.22), except where "wor
 there it is added to the embeddings once, as in the original Transformer, and so reaches values and
 site B.
 """
+import argparse
 import csv
 import datetime
+import os
 import platform
 import sys
 import time
@@ -244,6 +246,29 @@ def read_table(part, column="score"):
     for line in csv.DictReader(line for line in lines if not line.startswith("#")):
         scores.setdefault(line["arm"], []).append(float(line[column]))
     return scores
+
+
+def train_now():
+    """Scores by (part, arm) of what lesson 09 trains, with the options of its command line.
+
+    The main arms with seed 0 unless told, one arm with KSVD_REF_QUICK=1; --full writes the tables.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
+    parser.add_argument("--full", action="store_true", help="all models, and rewrite tables/")
+    script = Path(sys.argv[0]).name == "09_which_kernel_which_position.py"
+    options = parser.parse_args(sys.argv[1:] if script else [])        # in a notebook: the defaults
+    arms, live = ARMS if options.full else MAIN, {}
+    if os.environ.get("KSVD_REF_QUICK"):
+        arms = {"numbers": ["exponential"]}
+    for part in arms:
+        jobs = [[__file__, part, arm, seed] for arm in arms[part] for seed in range(options.seeds)]
+        lines = training.run_apart(jobs)            # two at a time, one BLAS thread each
+        for job, line in zip(jobs, lines):
+            live.setdefault((part, job[2]), []).append(float(line.split(",")[-4]))
+        if options.full:
+            write_table(part, lines, options.seeds)
+    return live
 
 
 if __name__ == "__main__":
