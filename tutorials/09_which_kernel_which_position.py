@@ -152,7 +152,8 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
 # look-up 2.73, the symmetric product 2.75, additive 2.82, none 3.06. The best reach a trigram.
 #
 # ## 7. The price of symmetry
-# The two products differ in *two* ties and 4096 weights. So tie one at a time; *wide* adds weights.
+# The two products differ in *two* ties, and in 4096 weights. The control ties one at a time, and
+# gives the symmetric one its weights back.
 #
 # | product | content maps | position maps | bits |
 # |---|---|---|---|
@@ -166,12 +167,9 @@ np.testing.assert_allclose([ngram[3], mean["Transformer-XL"], mean["look-up"],
 # weights do not explain it. Nor does the bound for symmetric kernels (D18; question 3 of lesson
 # 07): it binds only a kernel that is symmetric as a *whole*. *Content tied* is not, and is behind.
 #
-# Three differences have one sign by chance with probability 1/4. They count here if their paired t,
-# the mean $\bar g$ over its standard error $s_g/\sqrt 3$, is above 4.30 (2 degrees of freedom, 5%).
-# %%
-rows = ("untied", "position tied", "content tied", "symmetric", "symmetric, wide")  # first S.19
-np.testing.assert_allclose([mean["product, " + name] for name in rows],
-                           [2.609, 2.598, 2.791, 2.755, 2.778], atol=0.0006)
+# Three differences have one sign by chance with probability 1/4: too weak a test. One counts here
+# if its paired t, the mean $\bar g$ of the differences over the seeds by its standard error
+# $s_g/\sqrt 3$, is above 4.30 (2 degrees of freedom, 5 %).
 # %%
 four = [mean["product, " + name] for name in (
     "untied", "position tied", "content tied", "symmetric", "symmetric, wide")]
