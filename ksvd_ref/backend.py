@@ -43,7 +43,7 @@ def _library(x):
     if isinstance(x, (list, tuple)):
         return anp if any(isinstance(entry, Box) or isinstance(entry, (list, tuple))
                           and _library(entry) is anp for entry in x) else np
-    cupy = sys.modules.get("cupy")
+    cupy = sys.modules.get("cupy")                  # whoever holds a CuPy array has imported CuPy
     if cupy is not None and isinstance(x, cupy.ndarray):
         return cupy                                 # CuPy 14 has no __array_namespace__
     if hasattr(x, "__array_namespace__"):
@@ -90,7 +90,7 @@ def silent():
 
 
 def _loud():
-    if "cupy" not in sys.modules:                   # whoever holds a CuPy array has imported CuPy
+    if "cupy" not in sys.modules:
         return nullcontext()
     import cupyx
     return cupyx.errstate(linalg="raise")

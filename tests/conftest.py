@@ -18,6 +18,7 @@ import numpy as np                  # noqa: E402
 import pytest                       # noqa: E402
 
 ASIDE = pytest.StashKey()
+BOOK = "-m", "ksvd_ref", "book", "--out", "site"
 hypothesis.settings.register_profile("ksvd_ref", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("ksvd_ref")
 
@@ -117,6 +118,8 @@ def pytest_collection_finish(session):
     if "aside" not in names or session.config.option.collectonly:
         return
     aside = _aside(session.config)
+    if "site" in names:
+        aside.submit("site", *BOOK)
     for item in session.items:
         if "script" in getattr(item, "fixturenames", ()):
             path = item.callspec.params["path"]
@@ -124,11 +127,10 @@ def pytest_collection_finish(session):
 
 
 def _aside(config):
-    """The commands that run aside, the book first: started when they are first asked for."""
+    """The commands that run aside: started when they are first asked for."""
     if ASIDE not in config.stash:
-        aside = config.stash[ASIDE] = Aside()
-        config.add_cleanup(aside.end)
-        aside.submit("site", "-m", "ksvd_ref", "book", "--out", "site")
+        config.stash[ASIDE] = Aside()
+        config.add_cleanup(config.stash[ASIDE].end)
     return config.stash[ASIDE]
 
 
@@ -140,6 +142,8 @@ def aside(request):
 @pytest.fixture(scope="session")
 def site(aside):
     """Folder of the site that `ksvd-ref book` wrote."""
+    if "site" not in aside.found:                   # asked for at run time, by getfixturevalue
+        aside.submit("site", *BOOK)
     folder, status, out, err = aside.result("site")
     assert status == 0, out + err
     return folder / "site"

@@ -236,8 +236,8 @@ def launches():
                           cwd=HERE.parent)
     found = json.loads(done.stdout) if done.returncode == 0 else {}
     check("waits and arrays of the public functions", bool(found), done.stderr[-300:] or (
-        f"{len(found)} counted; most waits " + max((v[0], k) for k, v in found.items())[1]
-        + ", most arrays " + max((v[1], k) for k, v in found.items())[1]))
+        f"{len(found)} counted; most waits {max(found, key=lambda name: found[name][0])}, "
+        f"most arrays {max(found, key=lambda name: found[name][1])}"))
     for name in ("primal.solve", "attention.layer.primal_attention",
                  "attention.gradients.primal_attention_vjp", "large.golub_kahan"):
         if name in found:

@@ -248,7 +248,7 @@ def test_a_decomposition_that_fails_on_a_gpu_raises():
 @pytest.mark.parametrize("shape", [(50_000, 10), (10, 46_341), (17_000, 17_000)])
 def test_an_svd_that_is_too_large_for_cupy_is_refused(shape):
     """Before it starts, with the way to take."""
-    code = "import cupy_stand_in, types; cupy = cupy_stand_in.install()\n" \
+    code = "import cupy_stand_in; cupy = cupy_stand_in.install()\n" \
         "from ksvd_ref import linalg\n" \
         "class A(cupy.ndarray):\n    def __init__(self): pass\n" \
         f"    __del__, shape = lambda self: None, {shape}\n" \

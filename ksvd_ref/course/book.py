@@ -164,7 +164,7 @@ def _outputs(setter, stem, where, cell, figures):
             continue
         name, svg = f"{stem.partition('_')[0]}-{len(figures) + 1}.svg", data["image/svg+xml"]
         figures.append((name, svg[svg.index("<svg"):]))
-        yield figure(*figures[-1], title)
+        yield figure(name, title, figures[-1][1])
         title = ""                                                      # one picture, one text
 
 
@@ -246,13 +246,9 @@ def _start(setter, quick=False):
     """START.md, with one picture, and with a picture and a sentence for each lesson."""
     head, *sections = re.split(r"\n(?=## )", (notebooks.TUTORIALS / notebooks.START).read_text(
         encoding="utf-8"))
-    body, picture = setter.prose(head), ""
     asked = next((name[:-5] for name in setter.pages if name.startswith("10_")), "")
-    if asked and not quick:
-        text = html.escape(_pictured(asked))
-        picture = (f'<figure><div class="figure wide" tabindex="0"><img src="figures/10-1.svg"'
-                   f' alt="{text}"></div><figcaption>{text}.</figcaption></figure>')
-    body = body.replace("</p>", f"</p>{picture}", 1)
+    picture = figure("10-1.svg", _pictured(asked)) if asked and not quick else ""
+    body = setter.prose(head).replace("</p>", f"</p>{picture}", 1)
     for section in sections:
         part = section.partition("\n")[0].removeprefix("## ")
         cards = "".join(_card(setter, quick, *row) for row in _lessons()

@@ -100,16 +100,16 @@ def checked(cell):
     '3.3'
     """
     found = re.match(r'exercises\.check\("(\d+\.\d+)"', cell.source)
-    return found and cell.cell_type == "code" and found[1] or None
+    return found[1] if found and cell.cell_type == "code" else None
 
 
 def _answered(notebook, stem):
     """Put each solution, folded, at the head of the cell after its check; no cell is added."""
     found = solutions(stem)
     for before, cell in zip(notebook.cells, notebook.cells[1:]):
-        if checked(before) in found:
-            cell.source = _fold(f"Solution of E{checked(before)}", found[checked(before)]) \
-                + cell.source
+        exercise = checked(before)
+        if exercise in found:
+            cell.source = _fold(f"Solution of E{exercise}", found[exercise]) + cell.source
         if "answers" in found and "without code." in cell.source:
             asked, used, rest = cell.source.partition("*Where this is used")
             cell.source = asked + _fold("Answers to the questions", found["answers"]) + used + rest

@@ -195,12 +195,13 @@ def subscripts(text):
     return "".join(parts)
 
 
-def figure(name, svg, text):
-    """A figure of this file name, with the text of those who cannot see it."""
-    width, height = (float(x) * 96 / 72 for x in re.search(
-        r'width="([\d.]+)pt" height="([\d.]+)pt"', svg).groups())
+def figure(name, text, svg=""):
+    """A figure of this file name, with the text of those who cannot see it; in its SVG's size."""
+    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    size = size and ' width="{:.0f}" height="{:.0f}"'.format(*(
+        float(x) * 96 / 72 for x in size.groups()))
     return (f'<figure><div class="figure wide" tabindex="0"><img src="figures/{name}" '
-            f'alt="{html.escape(text)}" width="{width:.0f}" height="{height:.0f}"></div>'
+            f'alt="{html.escape(text)}"{size or ""}></div>'
             f"<figcaption>{html.escape(text)}.</figcaption></figure>")
 
 
