@@ -221,7 +221,7 @@ def primal_singular_values(s):
 
 @equation("Eckart and Young 1936")
 def eckart_young(s):
-    """‖K − Hₑ Σ Hᵣᵀ‖ = √(sum of the discarded σ²) (Eq. EY)."""
+    """‖K − Hₑ Σ Hᵣᵀ‖ = √(Σ_{l>s} σ_l²) (Eq. EY)."""
     return [Lengths(s.K - s.H_e * s.sigma @ s.H_r.T, s.spectrum[s.sigma.shape[0]:])]
 
 
@@ -302,7 +302,7 @@ def bounded_variational_form(s):
 
 @equation("derived; Suykens 2016")
 def eigenvalues_in_pairs(s):
-    """[0 K; Kᵀ 0] [hₑ; −hᵣ] = −σ [hₑ; −hᵣ], and ‖K‖² = Σ σ² (claim V11).
+    """[0 K; Kᵀ 0] [hₑ; −hᵣ] = −σ [hₑ; −hᵣ], and ‖K‖² = Σ_l σ_l² (claim V11).
 
     So the eigenvalues are ±σ, and N + M − 2r zeros: nothing is left for others.
     """

@@ -132,7 +132,7 @@ def gram(kernel, X, Z):
 
 @arrays(K="N M")
 def center(K):
-    """Kernel matrix of centred feature maps from K alone, P_N K P_M, P_n = I − 11ᵀ/n (claim V23).
+    """Kernel matrix of centred feature maps from K alone, P_N K P_M, P_n = I − 1 1ᵀ/n (claim V23).
 
     Rows lose the mean of psi over the columns and columns the mean of phi over the rows: two
     means, so K may be rectangular. Afterwards sum e^2 over the rows is N times a variance, not

@@ -77,7 +77,9 @@ def test_a_page_holds_its_lesson(pages, site, stem):
             for line in re.findall(r"^#+ (.*)$", cell.source, re.M):
                 assert flat(line.partition("$")[0]) in text
             for one, other in re.findall(r"\$\$(.+?)\$\$|\$(.+?)\$", cell.source, re.S):
-                assert re.sub(r"\\\\(?=\S)", r"\\\\ ", flat(one or other)) in page.formulas
+                formula, _, tag = flat(one or other).partition("\\tag{")
+                assert re.sub(r"\\\\(?=\S)", r"\\\\ ", formula.rstrip()) in page.formulas
+                assert tag.strip(" }") in page.text
     assert len(page.pictures) == shown and 'class="output"' in (site / f"{stem}.html").read_text()
     assert "Warning" not in page.text and "Traceback" not in page.text
 
@@ -190,16 +192,6 @@ def test_equations_lead_to_source_lesson_and_test(pages, site):
     lines = (site / "source" / "primal.py.html").read_text(encoding="utf-8").split("\n")
     link = re.search(r'href="source/primal.py.html#(L-\d+)">primal.solve<', page)
     assert any(f'id="{link[1]}"' in line and "solve" in line for line in lines)
-
-
-@pytest.mark.parametrize("text, made", [
-    ("W_eᵀφ(x_i)", "W<sub>e</sub>ᵀφ(x<sub>i</sub>)"), ("K_rows", "K<sub>rows</sub>"),
-    ("E = KH_r", "E = KH<sub>r</sub>"), ("H_eΣ", "H<sub>e</sub>Σ"),
-    ("λ′_l σ_l²", "λ′<sub>l</sub> σ<sub>l</sub>²"),
-    ("D̂^{-1/2}", "D̂<sup>-1/2</sup>"), ("(x)^degree", "(x)<sup>degree</sup>"),
-    ("log_factor, `H_e`", "log_factor, <code>H_e</code>"), ("R_{i−j}", "R<sub>i−j</sub>")])
-def test_subscripts(text, made):
-    assert typeset.subscripts(text) == made
 
 
 def luminance(colour):
@@ -344,6 +336,20 @@ def test_text_is_escaped_and_formulas_are_mathml(setter):
     assert re.search(link, made)
     assert '<msup><mi>K</mi><mi mathvariant="normal">&#x022A4;</mi></msup>' in made
     assert setter.output("<b>") == '<pre class="output" tabindex="0">&lt;b&gt;</pre>'
+
+
+def test_the_tag_of_a_formula_stands_beside_it(setter):
+    """A button of its own behind the formula, which does not say it; the index sets no buttons."""
+    made = setter.prose("$$ a = b. \\tag{K.7, K.15} $$")
+    formula, _, tag = made.partition('</span><span class="tag">')
+    assert 'alttext="a = b."' in formula and "K." not in formula
+    assert re.findall(r'popovertarget="at-(.*?)">\1<', tag) == ["K.7", "K.15"]
+    assert "<button" not in setter.statement("D1") and "S.2 with" in setter.statement("D1")
+
+
+def test_what_belongs_to_a_tag_is_not_torn_off(setter):
+    made = re.findall('<span class="word">(.*?)</span>', setter.prose("By K.7 and V1, or (K.8)."))
+    assert [re.sub("<.*?>", "", word) for word in made] == ["V1,", "(K.8)."]
 
 
 @pytest.mark.parametrize("formula, made", [

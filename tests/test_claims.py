@@ -72,7 +72,7 @@ def test_inertia_of_the_hessian(k, seed):
 
 @SEEDS
 def test_trace_of_the_weights(seed):
-    """V38. tr(W_eᵀW_r) = Σσ_l for unit-norm H, with no further Σ."""
+    """V38. tr(W_eᵀW_r) = Σ_l σ_l for unit-norm H, with no further Σ."""
     rng = np.random.default_rng(seed)
     Phi, Psi = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
     U, sigma, Vt = np.linalg.svd(Phi @ Psi.T, full_matrices=False)

@@ -27,9 +27,10 @@ ALLOWED = {             # module -> what it may import of ours
     "course.training": {"inputs"},
     "course.datasets": set(), "course.plots": set(), "course.exercises": set(),
     "course.marking": {"course.exercises"},
-    "course.typeset": {"course.index", "course.notebooks"},
-    "course.notebooks": {"course.exercises", "course.index"},
-    "course.book": {"course.notebooks", "course.typeset"},
+    "course.formulas": {"course.index"},
+    "course.typeset": {"course.formulas", "course.index", "course.notebooks"},
+    "course.notebooks": {"course.exercises", "course.formulas", "course.index"},
+    "course.book": {"course.formulas", "course.notebooks", "course.typeset"},
     "course.index": {"__init__"},       # and by it every module, whose docstrings it reads
     "course.__init__": set(),
     "command.__init__": set(), "command.frame": set(), "command.tables": {"command.frame"},

@@ -62,13 +62,15 @@ def test_solutions_are_folded_behind_their_checks(tmp_path):
 
 
 def test_tags_lead_to_what_they_say(tmp_path):
-    """At the end of the same notebook, for it may be alone; not in formulas, code and headings."""
+    """At the end of the same notebook, for it may be alone; those beside a formula are no links."""
     path, = notebooks.notebooks(tmp_path / "new", notebooks.lessons(3))
     text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells
                      if cell.cell_type == "markdown")
     links = set(re.findall(r"\[(.*?)\]\(#\1\)", text))
-    assert {"K.12", "K.17", "V26"} < links == set(re.findall("^### (.*)$", text, re.M))
-    assert "### K.12\n\nWₑ = Ψᵀ Hᵣ,  Wᵣ = Φᵀ Hₑ. *derived; Chen et al. 2023*" in text
+    beside = set(", ".join(re.findall(r"\\tag{(.*?)}", text)).split(", "))
+    assert {"K.12", "K.17", "V26"} < beside and links
+    assert links | beside == set(re.findall("^### (.*)$", text, re.M))
+    assert "### K.12\n\n$W_{e} = \\Psi^{\\top} H_{r}$,  $W_{r} = \\Phi^{\\top} H_{e}$. *der" in text
 
 
 def test_students_get_no_answers_and_their_checks_work(tmp_path, monkeypatch, capsys):

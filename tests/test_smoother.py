@@ -230,7 +230,7 @@ def test_grouped_heads_share_without_a_copy(mask):
 
 
 def test_a_sink_is_one_more_key():
-    """S.46. Softmax plus one, e^l/(1 + Σ e^l): a key 0, of kernel value 1, with the value 0.
+    """S.46. Softmax plus one, e^{l_i}/(1 + Σ_j e^{l_j}): a key 0, of kernel value 1, value 0.
 
     Its weights sum to less than 1: the missing part is that of the sink. As a key of the past it
     passes a causal filter. Source: Miller 2023.
@@ -705,7 +705,7 @@ def test_linear_attention_refuses_what_underflows():
 
 
 def test_homogeneous_polynomial_has_finite_features():
-    """D33. The homogeneous polynomial of degree 2 is linear attention with the features vec(xxᵀ).
+    """D33. The homogeneous polynomial of degree 2 is linear attention with the features vec(x xᵀ).
     """
     rng = np.random.default_rng(15)
     Q, K, V = (rng.standard_normal((6, 3)) for _ in range(3))

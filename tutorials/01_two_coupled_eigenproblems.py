@@ -44,10 +44,10 @@ assert gap < 1e-14 and np.abs(sigma ** 2 - [45, 5]).max() < 1e-12   # rounding: 
 # From 1966 to 1971, $K_{ij}$ people moved from province $i$ to province $j$ of Canada. Each
 # province occurs twice: in a row, as a sender, and in a column, as a receiver. The letters e and r
 # are a reminder of ours: rows *emit*, columns *receive*. Collect $s$ components as columns of $H_e$
-# ($N \times s$) and $H_r$ ($M \times s$), and their $\sigma$, descending, on the diagonal of
-# $\Sigma$ (K.7, K.15):
+# ($N \times s$) and $H_r$ ($M \times s$), their $\sigma$, descending, on the diagonal of $\Sigma$:
 #
-# $$ K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad H_e^\top H_e = I = H_r^\top H_r. $$
+# $$ K H_r = H_e \Sigma, \qquad K^\top H_e = H_r \Sigma, \qquad H_e^\top H_e = I = H_r^\top H_r.
+# \tag{K.7, K.15} $$
 #
 # With as many components as $K$ has rank, they rebuild it, $K = H_e \Sigma H_r^\top$: the singular
 # value decomposition (K.6). Tags such as K.7 lead to an index of code and tests.
@@ -77,10 +77,10 @@ plt.show()
 # One weight per province could not say that.
 #
 # ## 3. One symmetric matrix for both sides
-# Stacked, the coupled equations are one ordinary symmetric eigenproblem (K.16):
+# Stacked, the coupled equations are one ordinary symmetric eigenproblem:
 #
 # $$ \begin{bmatrix} 0 & K \\ K^\top & 0 \end{bmatrix} \begin{bmatrix} h_e \\ h_r \end{bmatrix}
-#    = \sigma \begin{bmatrix} h_e \\ h_r \end{bmatrix}. $$
+#    = \sigma \begin{bmatrix} h_e \\ h_r \end{bmatrix}. \tag{K.16} $$
 #
 # Flip the sign of $h_r$ alone and both lines change sign: each $\sigma$ comes with a $-\sigma$. If
 # $K$ has rank $r$, the other $N + M - 2r$ eigenvalues are 0 (V11). $K$ need not be square: here it

@@ -33,17 +33,17 @@ plt.style.use("ksvd_ref.data.ksvd")
 # a trace, since the sum of the squares of $A$ is $\mathrm{tr}(AA^\top)$. Then charge for weights
 # that point the same way. $\mathrm{tr}(W_e^\top W_r)$ is the simplest charge that couples the
 # sides: its derivative by $W_e$ is $W_r$, so each side will be determined by the other. The minus
-# sets the reward against the charge, and $\lambda$ is the exchange rate of the two (K.10):
+# sets the reward against the charge, and $\lambda$ is the exchange rate of the two:
 #
 # $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
-# \mathrm{tr}(W_e^\top W_r), \qquad \Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s).$$
+# \mathrm{tr}(W_e^\top W_r), \quad \Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s).\tag{K.10}$$
 #
 # We look for a **stationary** point: $J$ has no maximum (lesson 04), although it is often written
 # so. The scores are variables of their own, with multipliers $H_e$ $(N, s)$ and $H_r$ $(M, s)$ for
-# the two constraints (K.11):
+# the two constraints:
 #
 # $$\mathcal L = J - \mathrm{tr}\big(H_e^\top (E - \Phi W_e)\big) -
-# \mathrm{tr}\big(H_r^\top (R - \Psi W_r)\big).$$
+# \mathrm{tr}\big(H_r^\top (R - \Psi W_r)\big). \tag{K.11}$$
 # %%
 def lagrangian(W_e, W_r, E, R, H_e, H_r, Lambda, Phi, Psi):
     J = 0.5 * anp.sum(E * E * Lambda) + 0.5 * anp.sum(R * R * Lambda) - anp.sum(W_e * W_r)
@@ -98,9 +98,9 @@ assert max(slopes[0]) < 1e-12 * sigma[0] and min(slopes[1][:4]) > 0.1 > max(slop
 # ## 3. Elimination
 # Put the first row into the last: $E = \Phi(\Psi^\top H_r) = K H_r$. The middle row says
 # $E = H_e\Lambda^{-1}$, that is $H_e\Sigma$ with $\Sigma = \Lambda^{-1}$ (K.21). Together, and with
-# the mirror image, they are the **dual problem** (K.15):
+# the mirror image, they are the **dual problem**:
 #
-# $$K H_r = H_e\Sigma, \qquad K^\top H_e = H_r\Sigma.$$
+# $$K H_r = H_e\Sigma, \qquad K^\top H_e = H_r\Sigma. \tag{K.15}$$
 #
 # Only $K$ is left, and $1/\lambda$ is one of its $\sigma$: for any other only $H = 0$ solves it.
 # %%

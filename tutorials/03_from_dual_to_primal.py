@@ -22,10 +22,10 @@ rng = np.random.default_rng(4)
 # %% [markdown]
 # ## 1. The sides cross
 # Which weights $W_e$, $W_r$ $(p, s)$ give the features the scores of the dual? With
-# $K = \Phi\Psi^\top$, row features $\Phi$ $(N, p)$ and column features $\Psi$ $(M, p)$ (K.12,
-# K.14):
+# $K = \Phi\Psi^\top$, row features $\Phi$ $(N, p)$ and column features $\Psi$ $(M, p)$:
 #
-# $$W_e = \Psi^\top H_r, \qquad E = \Phi W_e = \Phi\Psi^\top H_r = K H_r = H_e\Sigma,$$
+# $$W_e = \Psi^\top H_r, \qquad E = \Phi W_e = \Phi\Psi^\top H_r = K H_r = H_e\Sigma,
+# \tag{K.12, K.14}$$
 #
 # and $R = \Psi W_r = K^\top H_e = H_r\Sigma$ on the other side. The weights that score a *row* are
 # made by the *columns*.
@@ -62,11 +62,10 @@ assert wrong > 0.1
 # %% [markdown]
 # ## 2. New rows and new columns
 # What does a point cost that was not there? The dual evaluates the kernel $\kappa$ against **all**
-# training points of the other side. The primal needs one product with the point's $p$ features
-# (K.20, V26):
+# training points of the other side. The primal needs one product with the point's $p$ features:
 #
 # $$e(x) = \sum_j h_{rj}\,\kappa(x, z_j) = W_e^\top\varphi(x), \qquad
-#   r(z) = \sum_i h_{ei}\,\kappa(x_i, z) = W_r^\top\psi(z).$$
+#   r(z) = \sum_i h_{ei}\,\kappa(x_i, z) = W_r^\top\psi(z). \tag{K.20, V26}$$
 #
 # Take the counts of 11 words in 30 Wikipedia articles, three of them held out. An article's
 # features are its counts, a word's a unit vector.
@@ -93,9 +92,9 @@ plt.show()
 # ## 3. Eliminate $H$ instead of $W$
 # Lesson 02 removed the weights. The same conditions, $H_e = \Phi W_e\Lambda$ and
 # $H_r = \Psi W_r\Lambda$ with $\Lambda = \Sigma^{-1}$, put into $W_r = \Phi^\top H_e$ and its
-# mirror, remove $H$, and with it $N$ and $M$: the coupled covariances (K.17, K.35).
+# mirror, remove $H$, and with it $N$ and $M$: the coupled covariances.
 #
-# $$\Phi^\top\Phi\,W_e\Lambda = W_r, \qquad \Psi^\top\Psi\,W_r\Lambda = W_e.$$
+# $$\Phi^\top\Phi\,W_e\Lambda = W_r, \qquad \Psi^\top\Psi\,W_r\Lambda = W_e. \tag{K.17, K.35}$$
 # %%
 one = np.abs(Phi.T @ Phi @ W_e / sigma - W_r).max() / np.abs(W_r).max()
 other = np.abs(Psi.T @ Psi @ W_r / sigma - W_e).max() / np.abs(W_e).max()
@@ -104,10 +103,10 @@ assert max(one, other) < 1e-11                                          # eps |P
 # %% [markdown]
 # ## 4. The route that is safe
 # How are the weights found without $K$? With QR decompositions $\Phi = Q_\varphi T_\varphi$,
-# $\Psi = Q_\psi T_\psi$, and one SVD of $p \times p$ numbers (K.39):
+# $\Psi = Q_\psi T_\psi$, and one SVD of $p \times p$ numbers:
 #
 # $$T_\varphi T_\psi^\top = U\Sigma V^\top, \quad W_e = T_\psi^\top V, \quad
-# W_r = T_\varphi^\top U.$$
+# W_r = T_\varphi^\top U. \tag{K.39}$$
 #
 # Indeed $K = Q_\varphi(U\Sigma V^\top)Q_\psi^\top$, so $H_r = Q_\psi V$, and
 # $\Psi^\top H_r = T_\psi^\top V$. Neither $K$ nor any $Q$ is needed, and nothing is divided by

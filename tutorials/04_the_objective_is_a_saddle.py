@@ -26,15 +26,15 @@ def close(a, b, tolerance=1e-12):
 # %% [markdown]
 # ## 1. Objective and gradient
 # The primal objective rewards large scores and charges for weights that point the same way. With
-# $\Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s)$, all positive (K.10),
+# $\Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s)$, all positive,
 #
 # $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
-# \mathrm{tr}(W_e^\top W_r).$$
+# \mathrm{tr}(W_e^\top W_r). \tag{K.10}$$
 #
-# Its gradient $\nabla J$ vanishes at a solution with $\Lambda = \Sigma^{-1}$ (K.18, V1):
+# Its gradient $\nabla J$ vanishes at a solution with $\Lambda = \Sigma^{-1}$:
 #
 # $$\partial J/\partial W_e = \Phi^\top\Phi W_e\Lambda - W_r, \qquad
-# \partial J/\partial W_r = \Psi^\top\Psi W_r\Lambda - W_e.$$
+# \partial J/\partial W_r = \Psi^\top\Psi W_r\Lambda - W_e. \tag{K.18, V1}$$
 #
 # **By hand.** $K$ with the rows $(3, 0)$ and $(4, 5)$, $\Phi = K$, $\Psi = I$. At
 # $w_e = w_r = (1, 0)$, $\lambda = 1$, the scores are $e = (3, 4)$ and $r = (1, 0)$:
@@ -49,9 +49,9 @@ assert close(primal.gradient(*at), grad(primal.objective, (0, 1))(*at))
 # ## 2. Why J is zero at a solution
 # Double the weights, and $J$ is four times as large. For such a function Euler's theorem holds at
 # **every** $W = (W_e, W_r)$ and $\Lambda$, with $\langle\cdot, \cdot\rangle$ the sum of the
-# products of all entries (V2):
+# products of all entries:
 #
-# $$J = \tfrac12\langle W, \nabla J\rangle.$$
+# $$J = \tfrac12\langle W, \nabla J\rangle. \tag{V2}$$
 #
 # So where the gradient vanishes, $J = 0$ (K.22): at *every* set of components with its
 # $\Lambda = \Sigma^{-1}$, at any scale (V3). Nothing in $J$ prefers the leading ones. The
@@ -125,10 +125,10 @@ assert primal.stationarity(*at) > 0.3
 #
 # ## 5. A loss that has the leading components as its minimum
 # Two factors $A, B$ $(p, s)$ make an approximation of $K$ of rank $s$. Its error is bounded below,
-# and with $E = \Phi A$, $R = \Psi B$ it costs what $J$ costs (K.41):
+# and with $E = \Phi A$, $R = \Psi B$ it costs what $J$ costs:
 #
 # $$L = \tfrac12\|K - ER^\top\|^2 - \tfrac12\|K\|^2 =
-# \tfrac12\langle E^\top E, R^\top R\rangle - \langle\Phi^\top E, \Psi^\top R\rangle.$$
+# \tfrac12\langle E^\top E, R^\top R\rangle - \langle\Phi^\top E, \Psi^\top R\rangle. \tag{K.41}$$
 #
 # By Eckart and Young its minimum is $-\tfrac12(\sigma_1^2 + \dots + \sigma_s^2)$, at the leading
 # components and nowhere else; from any others a way leads down (K.42). The minimum fixes two spans,

@@ -144,9 +144,9 @@ except ValueError as error:
 # Changes need not be small. Let $D$ be any change of $K$, $\|D\|$ its largest singular value, and
 # $\sigma'$ the singular values of $K + D$. Weyl (1912): no $\sigma_l$ moves further than $\|D\|$
 # (K.45). Wedin (1972): if $\sigma_s > \sigma'_{s+1}$, the spaces of the $s$ leading vectors turn by
-# an angle of at most (K.46)
+# an angle of at most
 #
-# $$\sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}.$$
+# $$\sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}. \tag{K.46}$$
 #
 # It is the $1/\text{gap}$ of section 2. Both bounds are met: Weyl's by $D = h_eh_r^\top$, and
 # Wedin's nearly, on $\mathrm{diag}(1 + \text{gap}, 1)$ with $D = 0.001\,C$.

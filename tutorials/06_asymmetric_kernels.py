@@ -20,9 +20,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## 1. Two arguments, two spaces
 # The usual kernel compares two points of one kind. Here the rows belong to points $x_i$ and the
-# columns to points $z_j$, each with its own feature map into a common space (K.5):
+# columns to points $z_j$, each with its own feature map into a common space:
 #
-# $$ K_{ij} = \kappa(x_i, z_j) = \langle\varphi(x_i), \psi(z_j)\rangle, \quad K = \Phi\Psi^\top. $$
+# $$ K_{ij} = \kappa(x_i, z_j) = \langle\varphi(x_i), \psi(z_j)\rangle, \quad K = \Phi\Psi^\top.
+# \tag{K.5} $$
 #
 # The two spaces may differ. With $\varphi(x) = W_q^\top x$, the *query* of $x$, and
 # $\psi(z) = W_k^\top z$, the *key* of $z$, the rank is at most the common dimension.
@@ -168,9 +169,9 @@ np.testing.assert_allclose(falls, [0.79, 0.26], atol=5e-3)
 # %% [markdown]
 # ## 6. What centring does
 # The squares of the scores $K h_r$ sum to $N$ times a variance only if their mean is 0. Two means
-# may be taken away, of $\varphi$ over the rows and of $\psi$ over the columns. $K$ is enough (V23):
+# may be taken away, of $\varphi$ over the rows and of $\psi$ over the columns. $K$ is enough:
 #
-# $$ P_N K P_M, \qquad P_n = I - \tfrac1n \mathbf 1\mathbf 1^\top. $$
+# $$ P_N K P_M, \qquad P_n = I - \tfrac1n \mathbf 1\mathbf 1^\top. \tag{V23} $$
 #
 # Every entry loses its row mean and its column mean and regains the mean of all. **A new row**
 # loses its own mean, taken over the old columns, and the column means of the *training* matrix. **A

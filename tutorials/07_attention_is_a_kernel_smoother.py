@@ -26,9 +26,9 @@ def close(a, b, tolerance=1e-12):
 
 # %% [markdown]
 # ## 1. The definition
-# A query $q_i$ takes a weighted mean of the values $v_j$ that belong to the keys $k_j$ (S.2):
+# A query $q_i$ takes a weighted mean of the values $v_j$ that belong to the keys $k_j$:
 #
-# $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j.$$
+# $$o_i = \sum_j \frac{B_{ij}\,\kappa(q_i, k_j)}{\sum_l B_{il}\,\kappa(q_i, k_l)}\, v_j. \tag{S.2}$$
 #
 # | component | the question it answers | here |
 # |---|---|---|
@@ -64,9 +64,10 @@ plt.show()
 # *See:* from copying (dotted) towards the mean of all (dashed).
 #
 # Softmax attention has the exponential kernel $e^{\beta\langle q, k\rangle}$, $\beta = 1/\sqrt d$
-# (S.6, D1). Is that the Gaussian one? Nearly (D3):
+# (S.6, D1). Is that the Gaussian one? Nearly:
 #
-# $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\,e^{-\beta\|q-k\|^2/2}\,e^{\beta\|k\|^2/2}.$$
+# $$e^{\beta\langle q, k\rangle} = e^{\beta\|q\|^2/2}\,e^{-\beta\|q-k\|^2/2}\,e^{\beta\|k\|^2/2}.
+# \tag{D3}$$
 #
 # The factor of the query cancels, that of the key stays: exponential attention is rbf attention
 # **whose keys have weights** (D4, D7). They agree if all keys have one length (D5).

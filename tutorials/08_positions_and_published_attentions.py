@@ -37,9 +37,9 @@ def mean(G, V):
 # %% [markdown]
 # ## 1. Two kinds of position
 # Let token $i$ have content $f_i$, position $t_i$, query $q_i = f_iW_q$ and key $k_i = f_iW_k$. A
-# kernel of **offsets** knows only $i - j$, and may take its coefficients from the query (S.15):
+# kernel of **offsets** knows only $i - j$, and may take its coefficients from the query:
 #
-# $$\kappa_T(i, j) = \exp(\langle q_i, R_{i-j}\rangle/\sqrt d).$$
+# $$\kappa_T(i, j) = \exp(\langle q_i, R_{i-j}\rangle/\sqrt d). \tag{S.15}$$
 #
 # Transformer-XL makes $R$ of sinusoids, Shaw et al. and Huang et al. of a learned table (S.12,
 # S.17). An **absolute** kernel compares two places, $\exp(\langle t_iW_T, t_jW_T\rangle/\sqrt d)$

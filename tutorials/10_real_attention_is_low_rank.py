@@ -20,10 +20,10 @@ rng = np.random.default_rng(8)
 # %% [markdown]
 # ## 1. Who asks and who is asked
 # In a Transformer each token $i$ has a query $q_i$ and a key $k_i$ per head. The attention of the
-# head is the row-normalised exponential kernel, with $d = 32$ here (K.2, K.3):
+# head is the row-normalised exponential kernel, with $d = 32$ here:
 #
 # $$A_{ij} = \frac{\exp(\langle q_i, k_j\rangle/\sqrt d)}{\sum_l \exp(\langle q_i, k_l
-#   \rangle/\sqrt d)}.$$
+#   \rangle/\sqrt d)}. \tag{K.2, K.3}$$
 #
 # The model is a MiniLM with 6 layers of 12 heads. The text is the opening of the Gettysburg
 # Address, 62 words and marks between the tokens [CLS] and [SEP] that the model adds. First one

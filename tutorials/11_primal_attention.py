@@ -27,14 +27,14 @@ rng = np.random.default_rng(9)
 # Let the rows of $\Phi$ and $\Psi$ be features of queries and keys. $K$ are the keys here, so the
 # kernel matrix is $G = \Phi\Psi^\top$. Read $G H_r$ as attention: row $i$ is a sum of **values**
 # $h_{rj}$ weighted by the kernel. The KSVD says what comes out, the primal how to have it without
-# $G$ (V27):
+# $G$:
 #
-# $$e_i = \sum_j G_{ij}\,h_{rj} = (H_e\Sigma)_i = W_e^\top\varphi(q_i).$$
+# $$e_i = \sum_j G_{ij}\,h_{rj} = (H_e\Sigma)_i = W_e^\top\varphi(q_i). \tag{V27}$$
 #
-# With $r_i = W_r^\top\psi(k_i)$ the layer hands both scores of a token through one linear map
-# (K.24). Its features are queries and keys divided by their length (K.25).
+# With $r_i = W_r^\top\psi(k_i)$ the layer hands both scores of a token through one linear map. Its
+# features are queries and keys divided by their length (K.25).
 #
-# $$o_i = [e_i, r_i]\,W_o + b_o.$$
+# $$o_i = [e_i, r_i]\,W_o + b_o. \tag{K.24}$$
 # %%
 heads, s = datasets.minilm_heads(), 10
 Q, K = heads.Q[4, 4:5], heads.K[4, 4:5]                                 # one head: (1, 64, 32)
@@ -51,10 +51,10 @@ assert gap < 1e-12 * sigma[0]                                           # sums o
 # ## 2. What makes it the KSVD
 # **Counter-example.** Random weights have values too: with $\Psi$ of full column rank *any* $W_e$
 # has an $H$ with $E = GH$, whose columns are not orthogonal. Only where this $J$ is stationary is
-# $H$ the KSVD (K.28):
+# $H$ the KSVD:
 #
 # $$J = \tfrac12\sum_i e_i^\top\Lambda e_i + \tfrac12\sum_j r_j^\top\Lambda r_j -
-# \mathrm{tr}(W_e^\top W_r), \qquad \Lambda = \Sigma^{-1}.$$
+# \mathrm{tr}(W_e^\top W_r), \qquad \Lambda = \Sigma^{-1}. \tag{K.28}$$
 # %%
 W_any = rng.standard_normal((1, 32, s)) / 6
 values = np.linalg.pinv(Psi).T @ W_any[0]

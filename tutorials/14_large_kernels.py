@@ -140,9 +140,9 @@ np.testing.assert_allclose(large.golub_kahan(batch, 2).sigma, true, rtol=1e-12)
 # `large.golub_kahan` takes a block of $s + 2$, and finds a $\sigma$ as often as it is asked for.
 #
 # ## 5. A few rows and columns: asymmetric Nyström
-# Choose $n$ row and $m$ column *landmarks* and evaluate three pieces of $K$ (Tao et al.; V33):
+# Choose $n$ row and $m$ column *landmarks* and evaluate three pieces of $K$ (Tao et al.):
 #
-# $$\hat K = K_{N,m}\,K_{nm}^+\,K_{n,M}.$$
+# $$\hat K = K_{N,m}\,K_{nm}^+\,K_{n,M}. \tag{V33}$$
 #
 # It is exact if the corner $K_{nm}$ has the rank of $K$. A landmark drawn twice makes the corner
 # singular, which the pseudo-inverse bears. A corner of $n$ by $m$ has smaller $\sigma$ than $K$:

@@ -23,7 +23,7 @@ KERNEL = {name: LAYER[name] for name in ("Q", "K", "F", "features")}
 
 @arrays(scores=SCORES, weights=WEIGHTS)
 def paper_loss(scores, weights, *, mask=None):
-    """Objective J of each sequence and head, ½ Σ eᵀΛe + ½ Σ rᵀΛr − tr WₑᵀWᵣ (Eq. K.28).
+    """Objective J of each sequence and head, ½ Σᵢ eᵢᵀΛeᵢ + ½ Σⱼ rⱼᵀΛrⱼ − tr WₑᵀWᵣ (Eq. K.28).
 
     (..., H), of any sign; Λ is 1/σ at a solution. J of primal.objective, at the features Φ Fᵀ. The
     trace is that of the stored weights, not of Fᵀ W_e, or F of rank p would drop out of the

@@ -122,7 +122,7 @@ defvjp(_shift, lambda ans, raw: lambda g: _unshift(g, *raw.shape[-2:]))
 
 @arrays(table="rows d", N=integer(1), M=integer(1))
 def offset_table(table, N, M):
-    """κ_exp(f, f′) e^{⟨q, a_{i−j}⟩} with a learned table a (Eq. S.17): its rows for all offsets.
+    """κ_exp(f, f′) e^{⟨q, a_{i−j}⟩} with a learned table a_l (Eq. S.17): its rows for all offsets.
 
     Row L + r of the table (2L + 1, d) belongs to r = i − j; beyond its ends its last row counts.
     Returns R (N+M-1, d). `relative` divides by √d, a factor that a learned table takes up.

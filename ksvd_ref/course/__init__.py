@@ -6,11 +6,12 @@
     exercises    marking    the checks of the lessons, run on solutions; on a student's file
     notebooks               the lessons as notebooks
     book         typeset    the lessons as pages; how prose, formulas and code are set
+    formulas                the formulas of plain text, as LaTeX
 """
 import importlib
 
 MODULES = ["transformer", "training", "datasets", "plots", "index", "exercises", "marking",
-           "notebooks", "book", "typeset"]
+           "notebooks", "book", "typeset", "formulas"]
 __all__ = MODULES
 
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import notebooks
-from .typeset import ROOT, Setter, contents, figure, folded, source_link, sources, subscripts
+from . import formulas, notebooks
+from .typeset import ROOT, Setter, contents, figure, folded, source_link, sources
 
 SITE = "ksvd_ref: kernel SVD from the dual to the primal"
 PARTS = {1: "I. The kernel SVD", 6: "II. Attention as a smoother", 10: "III. Primal-Attention",
@@ -214,8 +214,7 @@ def _entry(setter, entry):
                       for number, cell in entry.lessons)
     tests = ", ".join(f"<code>{source_link(name, name.partition('::')[2])}</code>"
                       for name in entry.tests)
-    return (f'<li id="{entry.tag}"><p><strong>{entry.tag}</strong> '
-            f'{subscripts(html.escape(entry.statement))}</p><p class="small">'
+    return (f'<li id="{entry.tag}">{setter.statement(entry.tag)}<p class="small">'
             f"{html.escape(entry.source)}{code}" + f" · lesson {shown}" * bool(shown)
             + f" · {tests}</p></li>")
 
@@ -228,7 +227,8 @@ def _readme():
 def _notation(setter):
     """The section of the README."""
     text = _readme().partition("\n## Notation\n")[2].partition("\n## ")[0]
-    return Page("notation.html", "Notation", "<h1>Notation</h1>" + subscripts(setter.prose(text)))
+    return Page("notation.html", "Notation", "<h1>Notation</h1>"
+                + setter.prose(formulas.markdown(text)))
 
 
 @functools.cache
@@ -253,7 +253,8 @@ def _start(setter, quick=False):
         part = section.partition("\n")[0].removeprefix("## ")
         cards = "".join(_card(setter, quick, *row) for row in _lessons()
                         if _part(row[1]) == part and f"{row[1]}.html" in setter.pages)
-        body += subscripts(setter.prose(section))
+        body += setter.prose(re.sub(r"^\|.*", lambda row: formulas.markdown(row[0]), section,
+                                    flags=re.M))
         body += f'<ol class="cards">{cards}</ol>' if cards else ""
     return Page("index.html", SITE, f"<p>{QUICK}</p>" * quick + body)
 

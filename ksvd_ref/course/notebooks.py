@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
-from . import exercises, index
+from . import exercises, formulas, index
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TUTORIALS = PACKAGE.parent / "tutorials"
@@ -122,7 +122,8 @@ def _tagged(notebook, entries):
     def link(tag):
         if tag[0] not in entries:
             return tag[0]
-        found[tag[0]] = f"### {tag[0]}\n\n{entries[tag[0]].statement}. *{entries[tag[0]].source}*"
+        said = formulas.markdown(entries[tag[0]].statement)
+        found[tag[0]] = f"### {tag[0]}\n\n{said}. *{entries[tag[0]].source}*"
         return f"[{tag[0]}](#{tag[0]})"
 
     prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
@@ -130,6 +131,8 @@ def _tagged(notebook, entries):
         parts = re.split(r"((?m:^#[^\n]*)|```.*?```|\$\$.*?\$\$|\$.*?\$|`.*?`)", cell.source,
                          flags=re.S)
         parts[::2] = [re.sub(index.TAG, link, part) for part in parts[::2]]
+        for number in re.findall(r"\\tag\{.*?\}", cell.source):      # a link cannot stand in these
+            re.sub(index.TAG, link, number)
         cell.source = "".join(parts)
     if found:
         prose[-1].source += "\n\n## What the tags say\n\n" + "\n\n".join(found.values())

@@ -12,7 +12,7 @@ import html
 import re
 import unicodedata
 
-from . import index, notebooks
+from . import formulas, index, notebooks
 
 ROOT = notebooks.TUTORIALS.parent
 FINDING = re.compile(r"\b[Ff]indings? F\d+(?:(?:,| and| or| to) F\d+)*")
@@ -89,8 +89,10 @@ class Setter:
             "</table>", "</table></div>")
 
     def formula(self, text, options):
-        """LaTeX as MathML; a ValueError for a command that the converter does not know."""
+        """LaTeX as MathML, its \\tag beside it; a ValueError for a command that is not known."""
         block = options["display_mode"]
+        tag = re.search(r"\\tag\{(.*?)\}", text)
+        text = text.replace(tag[0], "") if tag else text
         # latex2mathml reads the end of a row and K, \\K, as \K
         text = " ".join(re.sub(r"\\\\(?=\S)", r"\\\\ ", text).split())
         try:
@@ -105,7 +107,10 @@ class Setter:
         for pattern, set_as in TYPOGRAPHY:
             made = re.sub(pattern, set_as, made)
         made = made.replace("<math ", f'<math alttext="{html.escape(text)}" ', 1)
-        return f'<span class="formula" tabindex="0">{made}</span>' if block else made
+        if not block:
+            return made
+        number = f'<span class="tag">{self.tags(tag[1])}</span>' if tag else ""
+        return f'<span class="formula" tabindex="0">{made}</span>{number}'
 
     def code(self, text, name=None):
         """Python as HTML: names of functions lead to their source, or each line is name-1, ..."""
@@ -132,17 +137,21 @@ class Setter:
         text = re.sub(index.TAG, lambda found: found[0] if found[0] not in self.entries else
                       f'<button type="button" popovertarget="at-{found[0]}">{found[0]}</button>',
                       text)
-        return re.sub(r"\(?<button .*?</button>[).,;:]+|\(<button .*?</button>",       # one word
+        return re.sub(r"\(?<button [^<]*</button>[).,;:]+|\(<button [^<]*</button>",     # one word
                       r'<span class="word">\g<0></span>', text)
 
     def previews(self, body):
         """What the tags of a page say: shown where one is pressed, without a script."""
         tags = dict.fromkeys(re.findall('<button [^>]*="at-([^"<]+)"', body))
         return "".join(
-            f'<div popover class="preview" id="at-{tag}"><p><strong>{tag}</strong> '
-            f'{subscripts(html.escape(self.entries[tag].statement))}</p><p class="small">'
+            f'<div popover class="preview" id="at-{tag}">{self.statement(tag)}<p class="small">'
             f'<a href="equations.html#{tag}">Source, function, lesson, test of {tag}</a></p></div>'
             for tag in tags)
+
+    def statement(self, tag):
+        """What a tag says; the tags in it are text."""
+        said = self.prose(f"**{tag}** {formulas.markdown(self.entries[tag].statement)}")
+        return re.sub("</?button.*?>", "", said)
 
     def lesson(self, number, text, anchor=""):
         """The text, as a link to the lesson of this number if it has a page."""
@@ -179,20 +188,6 @@ def _letter(found):
         with contextlib.suppress(KeyError):
             return f"<{element}>{unicodedata.lookup(prefix + name)}"
     return found[0]
-
-
-def subscripts(text):
-    """HTML in which W_e, x^{-1} and `code` stand as in print.
-
-    >>> subscripts("E = KH_r")
-    'E = KH<sub>r</sub>'
-    """
-    parts = re.split("(<code>.*?</code>)", re.sub("`(.*?)`", r"<code>\1</code>", text))
-    for pattern, made in ((r"_\{(.*?)\}", r"<sub>\1</sub>"), (r"\^\{(.*?)\}", r"<sup>\1</sup>"),
-                          (r"(?<![a-z_])([A-Za-zΑ-ω]′?)_([A-Za-z0-9]+|[Α-ω])", r"\1<sub>\2</sub>"),
-                          (r"\^(\w+)", r"<sup>\1</sup>")):
-        parts[::2] = [re.sub(pattern, made, part) for part in parts[::2]]
-    return "".join(parts)
 
 
 def figure(name, text, svg=""):
