@@ -151,11 +151,14 @@ def test_previous_and_next(site):
     assert seen == [*(f"{stem}.html" for stem in LESSONS), "equations.html", "notation.html"]
 
 
-def test_the_start_page_has_a_picture_and_a_sentence_for_each_lesson(pages):
+def test_the_start_page_has_a_picture_and_a_sentence_for_each_lesson(pages, site):
     page = pages["index.html"]
     assert page.heads.count(3) == 15 and len(page.pictures) == 15 and page.heads.count(2) == 6
     for load in page.loads:
         assert load.startswith(("data:", "book.css", "figures/"))
+    rows = re.findall(r"<td>((?:<a href=\"(\d\d)_\w+.html\">\2</a>(?:, )?)+)</td>",
+                      (site / "index.html").read_text("utf-8"))
+    assert len(rows) == 15 + 14 + 9                 # each lesson, what 14 need, who needs 9 of them
 
 
 def test_the_first_page_says_what_the_readme_says():

@@ -235,6 +235,6 @@ exercises.check("1.2", mutual_weights)
 # *Where this is used.* Lesson 02 derives these equations; E1.2 ranks web pages (Kleinberg).
 #
 # *Further reading.* C. Lanczos, Linear systems in self-adjoint form, Amer. Math. Monthly 65, 1958,
-# 665-679. J. A. K. Suykens, SVD revisited, Appl. Comput. Harmon. Anal. 40(3), 2016, 600-609. K.
-# Eichler et al., Nature 548, 2017, 175-182. J. M. Kleinberg, Authoritative sources in a hyperlinked
-# environment, J. ACM 46(5), 1999, 604-632. G. H. Golub, C. F. Van Loan, *Matrix Computations*.
+# 665–679. J. A. K. Suykens, SVD revisited, Appl. Comput. Harmon. Anal. 40(3), 2016, 600–609. K.
+# Eichler et al., Nature 548, 2017, 175–182. J. M. Kleinberg, Authoritative sources in a hyperlinked
+# environment, J. ACM 46(5), 1999, 604–632. G. H. Golub, C. F. Van Loan, *Matrix Computations*.

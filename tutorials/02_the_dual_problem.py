@@ -236,5 +236,5 @@ exercises.check("2.2", balanced_weights)
 # *Where this is used.* Lesson 03 turns the multipliers into weights; findings F4 and F8.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
-# Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600-609. Golub,
+# Suykens, SVD revisited, Applied and Computational Harmonic Analysis 40(3), 2016, 600–609. Golub,
 # Van Loan, *Matrix Computations*.

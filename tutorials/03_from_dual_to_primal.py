@@ -234,6 +234,6 @@ exercises.check("3.3", generalised_inverse)
 # *Where this is used.* Lesson 14 makes it large; lessons 10 and 11: attention heads.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
-# Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Tao et al., Learning in Feature Spaces via
+# Suykens, SVD revisited, ACHA 40(3), 2016, 600–609. Tao et al., Learning in Feature Spaces via
 # Coupled Covariances, ICML 2024 (arXiv 2406.08748). Choromanski et al., Rethinking Attention with
 # Performers, ICLR 2021. Golub, Van Loan, *Matrix Computations*.

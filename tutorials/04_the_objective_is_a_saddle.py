@@ -237,4 +237,4 @@ exercises.check("4.2", inertia_of)
 # *Where this is used.* Lessons 11 and 12: the penalty $J^2$, and what it does in training.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
-# Suykens, SVD revisited, ACHA 40(3), 2016, 600-609. Golub, Van Loan, *Matrix Computations*.
+# Suykens, SVD revisited, ACHA 40(3), 2016, 600–609. Golub, Van Loan, *Matrix Computations*.

@@ -216,4 +216,4 @@ exercises.check("10.3", ask_and_asked)
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798),
 # for spectra by layer in an image model. Eckart and Young, The approximation of one matrix by
-# another of lower rank, Psychometrika 1, 1936, 211-218. Golub and Van Loan, *Matrix Computations*.
+# another of lower rank, Psychometrika 1, 1936, 211–218. Golub and Van Loan, *Matrix Computations*.

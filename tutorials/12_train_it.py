@@ -236,4 +236,4 @@ exercises.check("12.2", shrink)
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Kudo, Toyama, Shimbo, Multidimensional curve classification using passing-through regions, Pattern
-# Recognition Letters 20, 1999, 1103-1111.
+# Recognition Letters 20, 1999, 1103–1111.

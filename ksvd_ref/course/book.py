@@ -144,8 +144,8 @@ def _lesson(setter, stem, notebook, answered=True, quick=False):
 def _offered(stem, number, body):
     """The body with the lesson's number above its title, and its two files below it."""
     above = f'<p class="number">Lesson {number}</p>' if number else ""
-    files = " ".join(f'<a href="files/{stem}{kind}" download>{stem}{kind}</a>'
-                     for kind in (".py", ".ipynb"))
+    files = " · ".join(f'<a href="files/{stem}{kind}" download>{stem}{kind}</a>'
+                       for kind in (".py", ".ipynb"))
     return above + body.replace("</h1>", f'</h1><p class="small">To download: {files}</p>', 1)
 
 
@@ -253,8 +253,10 @@ def _start(setter, quick=False):
         part = section.partition("\n")[0].removeprefix("## ")
         cards = "".join(_card(setter, quick, *row) for row in _lessons()
                         if _part(row[1]) == part and f"{row[1]}.html" in setter.pages)
-        body += setter.prose(re.sub(r"^\|.*", lambda row: formulas.markdown(row[0]), section,
-                                    flags=re.M))
+        made = setter.prose(re.sub(r"^\|.*", lambda row: formulas.markdown(row[0]), section,
+                                   flags=re.M))
+        body += made if part != "What needs what" else re.sub(
+            r"\b\d\d\b", lambda number: setter.lesson(number[0], number[0]), made)
         body += f'<ol class="cards">{cards}</ol>' if cards else ""
     return Page("index.html", SITE, f"<p>{QUICK}</p>" * quick + body)
 
