@@ -408,8 +408,8 @@ def test_a_quick_book_runs_nothing_and_says_so(tmp_path, small, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_book_without_solutions(tmp_path):
-    """Neither solution nor answer, in a page or a download; the exercises stay."""
+def test_a_book_without_solutions(tmp_path, capsys):
+    """Neither solution nor answer, in a page or a download, or in one that an earlier book left."""
     for words in ([], ["--no-solutions"]):
         out = tmp_path / f"out{len(words)}"
         assert main(["book", "--quick", "--lesson", "3", "--out", str(out), *words]) == 0
@@ -417,3 +417,9 @@ def test_a_book_without_solutions(tmp_path):
         for text in ("Solution of E3.2", "The check", "Answers to the questions"):
             assert (text in page) == (not words)
         assert 'id="E3.2"' in page
+    options = "book", "--quick", "--no-solutions", "--lesson", "4", "--out"
+    capsys.readouterr()
+    assert main([*options, str(tmp_path / "out0")]) == 2
+    assert "out0 has some in 03_from_dual_to_primal.html: make" in capsys.readouterr().err
+    assert not (tmp_path / "out0" / "04_the_objective_is_a_saddle.html").exists()
+    assert main([*options, str(tmp_path / "out1")]) == 0

@@ -76,7 +76,7 @@ plt.show()
 # | Tsai 2019 | exponential, one map | a factor, absolute | content | any | yes |
 # | Sparse Transformer 2019 | exponential | added, absolute | content and position | strided | yes |
 # | Katharopoulos 2020 | finite features | any | content | causal | yes |
-# | T5 2020 | exponential, not scaled | offsets, a table of buckets | content | any | yes |
+# | T5 2020 | exponential, not scaled | ranges of offsets, a table | content | any | yes |
 # | RoPE 2021 | exponential | offsets, by turning | content | any | yes |
 # | ALiBi 2022 | exponential | offsets, Laplacian | content | causal | yes |
 # | QK-norm 2020 | exponential = rbf | any | content | any | yes |
@@ -138,8 +138,8 @@ assert close(linear_attention(q, k, values, mask=causal(N)),
 # ## 3. The attentions of today
 # **RoPE** turns queries and keys by their places,
 # $\langle D_iq, D_jk\rangle = \langle q, D_{j-i}k\rangle$: offsets, with coefficients of query
-# *and* key (S.42). **ALiBi** takes a slope times the distance away, and **T5** looks a bucket of
-# offsets up (S.43, S.44).
+# *and* key (S.42). **ALiBi** takes a slope times the distance away. **T5** adds a learned number
+# for each *bucket*, a range of offsets that widens with the distance (S.43, S.44).
 # %%
 def turn(x, i):
     return rotary(x[None], first=i)[0]                              # by position i
@@ -154,9 +154,9 @@ assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])               # 8 apart is
 t5 = attention(q, k, values, scale=1, log_factor=bucketed(b, N, N))
 assert close(t5, mean(np.exp(q @ k.T + bucketed(b, N, N)), values))
 # %% [markdown]
-# **Grouped heads** share keys and values, which broadcast without a copy (S.45). A **sink** is one
-# more key 0 with value 0: the weights of the others sum to less than 1 (S.46). **QK-norm** gives
-# all keys one length, so exponential and rbf agree (S.47).
+# **Grouped heads** share keys and values: NumPy repeats them without a copy (S.45). A **sink** is
+# one more key 0 with value 0: the weights of the others sum to less than 1 (S.46). **QK-norm**
+# gives all keys one length, so exponential and rbf agree (S.47).
 # %%
 shared = attention(np.stack([q, 2 * q]), k, values)                 # two heads of one group
 assert close(shared[1], attention(2 * q, k, values))

@@ -128,8 +128,9 @@ assert pairs != in_turn and max(abs(pairs - truth), abs(in_turn - truth)) < 1e-6
 
 
 # %% [markdown]
-# **float32 may not be float32.** With TF32 switched on, a product keeps ten bits of its factors
-# after the first, in place of 23. CuPy does so only if `CUPY_TF32=1` is set. By hand:
+# **float32 may not be float32.** TF32 is a faster kind of product on a GPU, which keeps of its
+# factors ten bits after the first, in place of 23. CuPy does so only if `CUPY_TF32=1` is set. By
+# hand:
 # %%
 def keep(M, bits):
     drop = np.uint32(23 - bits)

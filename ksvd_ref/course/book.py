@@ -49,10 +49,10 @@ def build(out, number=None, answers=True, quick=False):
     no solution is shown; `quick` runs nothing.
     """
     out, paths = Path(out), notebooks.lessons(number)
-    _check_folder(out)
+    built = _names(paths)
+    _check_folder(out, () if answers else built)
     if not quick:
         notebooks.need("nbclient", "ipykernel")     # missed before a lesson starts
-    built = _names(paths)
     order = [name for name in _names(notebooks.lessons()) if name in built or (out / name).exists()]
     setter = Setter(order)
     with tempfile.TemporaryDirectory() as folder:
@@ -75,8 +75,8 @@ def build(out, number=None, answers=True, quick=False):
     return out / "index.html"
 
 
-def _check_folder(out):
-    """Refuse what cannot be written to, and what holds something else."""
+def _check_folder(out, unanswered=()):
+    """Refuse what cannot be written to or holds something else: answers beside pages without."""
     mark, above = out / "index.html", next(x for x in out.absolute().parents if x.exists())
     if out.exists():
         fit = out.is_dir() and (not any(out.iterdir()) or mark.is_file() and (
@@ -86,6 +86,11 @@ def _check_folder(out):
     if not (fit and os.access(above, os.W_OK)):
         raise ValueError("--out: a new folder, an empty one or an earlier book, that can be written"
                          f" to, expected, {out} is or holds something else")
+    kept = sorted(path.name for path in out.glob("[0-9]*.html") if path.name not in unanswered
+                  and unanswered and "<summary>Solution of" in path.read_text("utf-8"))
+    if kept:
+        raise ValueError(f"--no-solutions: a folder without solutions expected, {out} has some in "
+                         f"{', '.join(kept)}: make all pages anew, or take another folder")
 
 
 def _names(paths):
