@@ -31,7 +31,7 @@ from . import dual, features, primal
 from .backend import namespace
 from .inputs import arrays
 from .linalg import numerical_rank
-from .solution import ROUNDINGS, Lengths, Weighted, solution
+from .solution import ROUNDINGS, Lengths, Solution, Weighted, solution
 
 EQUATIONS = []          # in the order of the derivation, filled by @equation
 
@@ -460,12 +460,11 @@ def residuals(s):
     >>> [residual.ok for residual in residuals(flipped) if residual.tag == "K.15"]
     [False]
     """
-    found, tolerance = [], ROUNDINGS * s.rounding
-    for function in EQUATIONS:
-        value = s.size(function(s))
-        found.append(Residual(*describe(function), value, tolerance, value <= tolerance,
-                              function.follows))
-    return found
+    if not isinstance(s, Solution):
+        raise TypeError(f"s must be a Solution, as solution() returns, got {type(s).__name__}")
+    tolerance, values = ROUNDINGS * s.rounding, [s.size(function(s)) for function in EQUATIONS]
+    return [Residual(*describe(function), value, tolerance, value <= tolerance, function.follows)
+            for function, value in zip(EQUATIONS, values)]
 
 
 def describe(function):

@@ -8,6 +8,8 @@ matrix. Feature maps do not occur here: linear has (X, Z) themselves, cosine and
 those of features.py, exponential an approximation there; rbf, softmax and sne have no finite ones.
 gamma, scale > 0; degree an integer ≥ 1. What is refused: inputs.py.
 """
+import sys
+
 from .backend import namespace
 from .inputs import TOO_LARGE, arrays, as_array, call_back, integer, number
 from .linalg import squared_distances, unit_rows
@@ -123,8 +125,8 @@ def gram(kernel, X, Z):
                 or k is None:
             raise ValueError("kernel(x, z) must return one real number, got "
                              f"{type(k).__name__} for row {i} and column {j}")
-        if isinstance(k, float):                    # NumPy's float64 would promote float32
-            k = float(k)
+        if isinstance(k, (int, float)):             # NumPy's float64 would promote float32
+            k = float(k) if abs(k) <= sys.float_info.max else float("nan")
         return 0.0 * X[i, 0] + k                    # an array of the right library and dtype
     return as_array(xp.stack([xp.stack([value(i, j) for j in range(Z.shape[0])])
                               for i in range(X.shape[0])]), "kernel(x, z)")

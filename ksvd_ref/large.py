@@ -145,11 +145,16 @@ def solve_chunks(chunks, rank=None):
     array([2., 1.])
     """
     total = None
-    for chunk in chunks:
+    if not hasattr(chunks, "__iter__"):
+        raise TypeError(f"chunks must yield pairs (Phi, Psi), got {type(chunks).__name__}")
+    for n, chunk in enumerate(chunks):
         if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
             what = f"{len(chunk)} of them" if isinstance(chunk, (tuple, list)) else type(chunk)
             raise TypeError(f"each chunk must be a pair (Phi, Psi) of matrices, got {what}")
         block = factor(*chunk)
+        if total is not None and block.T_phi.shape != total.T_phi.shape:
+            raise ValueError(f"chunk {n} must have p = {total.T_phi.shape[0]} columns, as those "
+                             f"before it, got {block.T_phi.shape[0]}")
         total = block if total is None else merge(total, block)
     if total is None:
         raise ValueError("chunks must yield at least one pair (Phi, Psi), got none")

@@ -70,7 +70,7 @@ def objective(W_e, W_r, Lambda, Phi, Psi):
     """
     xp = namespace(W_e, W_r, Lambda, Phi, Psi)
     E, R = Phi @ W_e, Psi @ W_r
-    return (xp.sum(E * E * Lambda) + xp.sum(R * R * Lambda)) / 2 - xp.sum(W_e * W_r)
+    return (xp.sum(Lambda * E * E) + xp.sum(Lambda * R * R)) / 2 - xp.sum(W_e * W_r)
 
 
 @arrays(**POINT)
@@ -85,7 +85,7 @@ def gradient(W_e, W_r, Lambda, Phi, Psi):
     array([[ 1. ],
            [-0.5]])
     """
-    return Phi.T @ (Phi @ W_e) * Lambda - W_r, Psi.T @ (Psi @ W_r) * Lambda - W_e
+    return Phi.T @ (Phi @ W_e * Lambda) - W_r, Psi.T @ (Psi @ W_r * Lambda) - W_e
 
 
 @arrays(**POINT)
@@ -169,8 +169,9 @@ def missed_share(A, B, Phi, Psi):
 def from_factors(A, B, Phi, Psi):
     """The KSVD in the spans of two factors, ΦA = Q_a T_a, ΨB = Q_b T_b, T_a T_bᵀ = uΣvᵀ (Eq. K.43).
 
-    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12): s components, those of
-    sigma = 0 too. At a minimiser of `approximation_loss` that is the KSVD of K without K.
+    H_e = Q_a u, H_r = Q_b v, and W_e, W_r as from any dual variables (K.12): min(s, N, M)
+    components, those of sigma = 0 too. At a minimiser of `approximation_loss` that is the KSVD of K
+    without K.
 
     Source: derived.
 

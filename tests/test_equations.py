@@ -143,6 +143,11 @@ def test_the_problem_of_the_mutants_is_solved():
     assert all(r.ok for r in equations.residuals(solution.solution(PHI, PSI, rank=3)))
 
 
+def test_only_a_solution_has_residuals():
+    with pytest.raises(TypeError, match="as solution.. returns, got Dual"):
+        equations.residuals(dual.solve(PHI @ PSI.T))
+
+
 def test_any_two_counted_residuals_are_parted_by_a_mutant():
     """For each ordered pair there is a mutant that the first notices and the second does not."""
     noticed = [set(tags.split()) for _, tags in MUTANTS.values()]

@@ -29,6 +29,9 @@ TEXT = {
                   ["u\n# not a comment", "v"]),
     "bom.csv": ("\ufeff1,2\r\n3,4.5\r\n", None, None), "mac.csv": ("1,2\r3,4.5\r", None, None),
     "one.txt": ("1 2\n", None, None),
+    "hash-comma.csv": ("n;u;v\n#1;1;2,0\n#2;3;4,5\n", ["#1", "#2"], ["u", "v"]),
+    "hash-rule.csv": ("1,2\n#--,--\n3,4.5\n", None, None),
+    "R-one.txt": ("u v\n1 1 2\n2 3 4.5\n", ["1", "2"], ["u", "v"]),
     "hash.csv": ("# a comment\n#1 team,1,2\n#2 team,3,4.5\n", ["#1 team", "#2 team"], None),
     "percent.txt": ("% from Matlab, 2 rows\n1 2\n3 4.5\n%end\n", None, None),
     # the header, whatever it holds
@@ -76,6 +79,13 @@ def test_text(tmp_path, name):
     ("header.csv", "u,v\n", "found only a header"),
     ("ragged.csv", "1,2\n3\n", "found 1 cells in line 2 and 2 in line 1"),
     ("title.csv", "My table\nn,u,v\na,1,2\nb,3,4\n", "a title, begin it with #"),
+    ("title-of-two.csv", "Distances\n1,2\n3,4\n", "1 cells in line 1 .*; if column 1 .*--labels"),
+    ("decimal.csv", "a\n1,5\n2,25\n7,5\n", "if the commas are decimal, --decimal ,"),
+    ("hash.csv", "n,a,b\n#1,NA,2\nx,5,6\n", "found 'NA' in line 2, column 2: fill what is missing"),
+    ("missing-first.csv", "1,n.a.\n3,4\n5,6\n", "found 'n.a.' in line 1, column 2: fill"),
+    ("huge.csv", "1,1e400\n2,3\n", "found '1e400' in line 1, column 2: write plain numbers"),
+    ("PK.csv", "PK\3\4\0", "a spreadsheet or an archive: export it as CSV"),
+    ("delimiter.csv", "a,b\nx,y\n", "found only labels"),
     ("footer.csv", "u,v,w\n1,2,3\n3,4,5\nSource: us\n", "1 cells in line 4 .* begin it with #"),
     ("word.csv", "1,2\n3,x\n", "found 'x' in line 2, column 2"),
     ("first.csv", "1,x,3\n4,5,6\n", "found 'x' in line 1, column 2: .*--header if line 1"),
@@ -146,6 +156,8 @@ def test_options_overrule():
         assert tables.table(text, delimiter=mark).A.tolist() == [[1, 2], [3, 4]]
     assert tables.table(b'"1,5","2,5"\n"3","4"\n', decimal=",").A.tolist() == [[1.5, 2.5], [3, 4]]
     assert tables.table(b"a;b\n1,500;2,000\n", decimal=",").A.tolist() == [[1.5, 2.0]]
+    assert tables.table(b"1,5\n2,25\n7,5\n", decimal=",").A.tolist() == [[1.5], [2.25], [7.5]]
+    assert tables.table(b"1,5\n3,5\n", delimiter=";").remarks == ["no semicolon in it: --delimiter"]
     for mark in ("ab", "5", '"', "tabs"):
         with pytest.raises(ValueError, match="--delimiter: one character or tab, semicolon"):
             tables.table(b"1,2\n", delimiter=mark)
@@ -164,6 +176,13 @@ def test_options_overrule():
     (",0,1\n0,5,2\n1,2,2\n", ["line 1 (, 0, 1) is taken for a header: --no-header if it holds "
                               "numbers", "column 1 (0, 1) is taken for labels: --no-labels if it "
                               "holds numbers"]),
+    ("x\n1,5\n2,7\n", ["column 1 (1, 2) is taken for labels: --no-labels if it holds numbers"]),
+    ("1,n.m.\n3,4\n5,6\n", ["line 1 (1, n.m.) is taken for a header: --no-header if it holds "
+                            "numbers"]),
+    ("a,b\nx,1,\ny,3,\n", ["the empty end of each line is left out: fill it if it is a column"]),
+    ("a,b,\n5,1,\n7,3,\n", []), ("n;a;b\nx;1.2345;2.345\ny;3.456;4.567\n", []),
+    ("n;a;b\nx;1.234;2.345\ny;3.456;4.567\n", ["the point of 1.234 is taken for a decimal one: "
+                                               "leave the points out if they mark thousands"]),
     ("5,2,9\n4,1,7\n", []), ("name,a,b\nx,1,5\ny,0,2\n", [])])
 def test_what_may_be_meant_otherwise_is_remarked(text, remarks):
     assert tables.table(text.encode()).remarks == remarks

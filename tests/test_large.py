@@ -393,7 +393,8 @@ TWO = {"Phi": RNG.standard_normal((6, 3)), "Psi": RNG.standard_normal((5, 3))}
     ([(TWO["Phi"], TWO["Psi"][:, :2])], ValueError,
      "Psi must have shape .M, p. with p = 3, as Phi"),
     ([(TWO["Phi"], None), (None, TWO["Psi"][:, :2])], ValueError,
-     r"other.T_phi must have shape .* with p = 3, as one.T_phi .*, got \(2, 2\)"),
+     "chunk 1 must have p = 3 columns, as those before it, got 2"),
+    (None, TypeError, "chunks must yield pairs .* got NoneType"),
     ([(TWO["Phi"], TWO["Psi"], None)], TypeError, "a pair .* got 3 of them"),
     ([None], TypeError, "a pair .*NoneType")])
 def test_bad_chunks_are_refused(chunks, error, words):

@@ -430,6 +430,8 @@ def test_published_init(dtype):
     assert np.abs(weights.W_o).max() <= 60 ** -0.5 and weights.b_o.shape == (64,)
     with pytest.raises(ValueError, match="heads must be D s = 2 at most"):
         published_init(np.random.default_rng(0), 3, 2, 1, 4)
+    with pytest.raises(TypeError, match="rng must be a numpy.random.Generator, got int"):
+        published_init(0, 2, 2, 3, 4)
 
 
 def test_published_init_is_uniform():

@@ -264,6 +264,11 @@ def test_the_share_that_is_missed_at_a_solution():
         assert abs(share(0.0 * E, R) - 1.0) < 1e-15 and share(E, -scale * R) > 1.0
 
 
+def test_a_kernel_of_zeros_has_no_share():
+    with pytest.raises(ValueError, match="the kernel of a sequence is zero, or an argument"):
+        approximation_loss(([[[1.0]]], [[[1.0]]]), [[[0.0]]], [[[1.0]]])
+
+
 def test_share_of_causal_scores():
     """They belong to the kernel of the running means."""
     Q, K, _, weights, *_ = one_head(np.random.default_rng(18))

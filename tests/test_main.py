@@ -203,7 +203,10 @@ def bad_files():
     ("good.npy --header", "one of the last three for --header, --labels, --delimiter and "
      "--decimal, found the ending .npy"),
     ("words.csv --decimal x", "--decimal: invalid choice: 'x'"),
-    ("good.npy --save out.txt", "--save: a file .npz in a folder that can be written to expected"),
+    ("good.npy --save out.txt", "--save: a file .npz, not one that is read, in a folder that"),
+    ("names.npz --array B --save ./names.npz", "--save: a file .npz, not one that is read"),
+    (". ", ".txt file expected, one of the last three for --header, --labels, --delimiter and "
+     "--decimal, found a folder"),
     ("zero-d.npy", "zero-d.npy: K must have 2 axes, got shape ()"),
     ("one-d.npy", "one-d.npy: K must have 2 axes, got shape (3,)"),
     ("three-d.npy", "three-d.npy: K must have 2 axes, got shape (2, 2, 2)"),
@@ -218,13 +221,14 @@ def bad_files():
      "found B, C: --array NAME chooses"),
     ("pair.npz", "pair.npz: X and Z need the same number of columns, got shapes (3, 2) and (3, 1)"),
     ("good.npy --rank 3", "good.npy: rank must be None or an integer from 1 to 2"),
-    ("good.npy --rank 0", "good.npy: rank must be"), ("good.npy --rank x", "--rank: invalid int"),
+    ("good.npy --rank 0", "good.npy: rank must be"), ("good.npy --rank x", "invalid int"),
+    ("good.npy --rank 2.5", "invalid int value: '2.5' (see ksvd-ref verify --help)"),
     ("good.npy --kernel magic", "--kernel: invalid choice: 'magic' (choose from"),
     ("good.npy --kernel rbf --gamma 0", "gamma must be a finite number above 0, got 0.0"),
     ("good.npy --kernel rbf --degree 2", "--degree: no such parameter, the rbf kernel takes gamma"),
     ("good.npy --kernel exponential --scale 1e-9", "exponential overflows"),
     ("good.npy --gamma 1", "--gamma: no such parameter"),
-    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf, .svg in a folder that can"),
+    ("good.npy --plot figure.gif", "--plot: a file .png, .pdf, .svg, not one that is read, in a"),
     ("good.npy --plot nowhere/figure.png", "--plot: a file .png"),
     ("", "the following arguments are required: FILE"), ("good.npy --magic", "unrecognized")])
 def test_bad_input_gets_one_line(command, argv, message):
@@ -234,6 +238,29 @@ def test_bad_input_gets_one_line(command, argv, message):
     assert (status, out) == (2, "")
     assert err.startswith("ksvd-ref: ") and message in err and err.count("\n") == 1
     assert sorted(os.listdir()) == before               # nothing was written
+
+
+@pytest.mark.parametrize("argv, message", [
+    (["notebooks", "--out", ""], "argument --out: invalid folder value: ''"),
+    (["book", "--quick", "--out", ""], "argument --out: invalid folder value: ''"),
+    (["check", "good.npy", "--feedback", ""], "argument --feedback: invalid folder value: ''"),
+    (["check", "empty.py", "--feedback", "good.npy"], "--feedback: a folder expected, good.npy is"),
+    (["equations", "--into", "nowhere.md"], "nowhere.md: No such file or directory")])
+def test_a_folder_that_is_none_gets_one_line(command, argv, message):
+    """An unset variable of a shell, `--out "$OUT"`, does not mean the folder one stands in."""
+    bad_files()
+    Path("empty.py").write_text("")
+    before = sorted(os.listdir())
+    status, out, err = command(*argv)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+def test_a_saved_file_has_the_name_that_was_said(command):
+    bad_files()
+    assert command("verify", "good.npy", "--save", "halves.NPZ")[0] == 0
+    with np.load("halves.NPZ") as halves:
+        assert halves["sigma"].shape == (2,)
 
 
 def test_equations(command):

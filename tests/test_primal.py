@@ -194,6 +194,17 @@ def test_stationarity_has_no_scale(rng, dtype, scale):
     np.testing.assert_allclose(got, want, rtol=1e4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-160, 1e150, 1e300])
+def test_a_solution_of_any_size_is_one(rng, scale):
+    """E Λ is of the size of H; E² and ΦᵀE, which vanish or overflow, are not formed."""
+    Phi, Psi = features(6, 5, 3)
+    Phi = scale * Phi
+    W_e, sigma, W_r = primal.solve(Phi, Psi)
+    assert primal.stationarity(W_e, W_r, 1 / sigma, Phi, Psi) < 1e-13
+    assert abs(primal.objective(W_e, W_r, 1 / sigma, Phi, Psi)) < 1e-13 * sigma.sum()
+    assert primal.stationarity(W_e, W_r, 2 / sigma, Phi, Psi) > 0.1
+
+
 @pytest.mark.parametrize("scale", [1e-150, 1e-90, 1e80])
 def test_missed_share_has_no_scale(rng, scale):
     Phi, Psi = features(6, 5, 3)

@@ -698,10 +698,31 @@ def test_linear_attention_of_keys_that_underflow_beside_another(dtype, low):
     np.testing.assert_array_equal(slope, np.array([[1.0], [0.0]], dtype), strict=True)
 
 
-def test_linear_attention_refuses_what_underflows():
-    # the key's one large feature meets the query's vanishing one: e^-1000 and nothing beside it
-    with pytest.raises(ValueError, match="scale Q and K down"):
-        linear_attention([[0.0, -1000.0]], [[-1000.0, 0.0]], [[1.0]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spread", [1, 60, 90, 104, 400, 740, 900])
+def test_linear_attention_of_one_negative_feature_is_softmax(dtype, spread):
+    """elu + 1 is then the exponential: values and gradients at any distance of the keys."""
+    rng = np.random.default_rng(spread)
+    K, V = rng.uniform(-3, 0, (5, 1)), rng.standard_normal((5, 2))
+    K[:4] -= spread
+    Q, K, V = (X.astype(dtype) for X in (np.zeros((5, 1)), K, V))
+    tolerance = 20 * np.finfo(dtype).eps * spread ** 0.5       # an exponent of 900 has 1e-13
+    linear = lambda K, V: linear_attention(Q, K, V, mask=causal(5))
+    softmax = lambda K, V: attention(1 + Q, K, V, scale=1.0, mask=causal(5))
+    np.testing.assert_allclose(linear(K, V), softmax(K, V), atol=tolerance)
+    for n in (0, 1):
+        slope, known = (grad(lambda *x: anp.sum(anp.sin(of(*x))), n)(K, V)
+                        for of in (linear, softmax))
+        assert slope.dtype == dtype
+        np.testing.assert_allclose(slope, known, atol=4 * tolerance)
+
+
+@pytest.mark.parametrize("low", [-1.0, -700.0, -740.0, -1000.0])
+def test_linear_attention_where_large_features_meet_vanishing_ones(low):
+    """Kernel values e^low and their like, of which nothing or few digits are left, have a ratio."""
+    Q, K, V = [[0.0, low]], [[low, 0.0], [low - 1, 0.0]], [[0.0], [1.0]]
+    share = (1 + np.exp(-1.0)) / (2 + 1 + np.exp(-1.0))         # (e^-1 + 1)/(1 + 1 + e^-1 + 1)
+    np.testing.assert_allclose(linear_attention(Q, K, V), [[share]], rtol=1e-12)
 
 
 def test_homogeneous_polynomial_has_finite_features():

@@ -105,14 +105,15 @@ def even_rows_vjp(g, N, *, mask=None):
     """
     xp, (*batch, n, d), total = namespace(g), g.shape, 0.0
     X = xp.zeros((*batch, N, d), **like(g))
-    grid = _even_grid(X, n, steps(mask, X, 2))[..., None, :]
+    mask = steps(mask, X, 2)
+    grid = _even_grid(X, n, mask)[..., None, :]
     step = xp.arange(N, **like(grid))[:, None]
     first = xp.count_nonzero(grid < step, axis=-1)                         # (..., N)
     after = xp.count_nonzero(grid <= step, axis=-1)
     for t in range(int(xp.max(after - first))):                 # rows of g that share a place
         rows = _take_rows(g, xp.minimum(first + t, n - 1))
         total = total + xp.where((first + t < after)[..., None], rows, 0.0)
-    return total
+    return visible(mask, total)                     # of padding alone, row 0 is taken: it is hidden
 
 
 @arrays(scores=SCORES, weights=WEIGHTS, g="... H")

@@ -255,6 +255,8 @@ def published_init(rng, heads, D, s, d_v, *, dtype="float64"):
     >>> np.sum(published_init(np.random.default_rng(0), 4, 10, 3, 8).W_e ** 2, axis=(1, 2))
     array([1., 1., 1., 1.])
     """
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
     if dtype not in ("float64", "float32"):         # integers would all be 0
         raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
     if heads > D * s:

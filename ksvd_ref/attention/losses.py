@@ -80,7 +80,8 @@ def _squares(E):
 defvjp(_squares, lambda ans, E: lambda g: 2.0 * g[..., None, :] * E)
 
 
-@arrays(scores=SCORES, **KERNEL)
+@arrays(scores=SCORES, **KERNEL,
+        cure="the kernel of a sequence is zero, or an argument is too large or too small")
 def approximation_loss(scores, Q, K, *, F=None, features="cosine", mask=None):
     """The share of each kernel that its scores miss, ‖K − ERᵀ‖²/‖K‖² = 1 + 2L/‖K‖² (Eq. K.41).
 

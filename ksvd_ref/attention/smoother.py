@@ -13,6 +13,7 @@ no visible pair needs may hold anything, NaN included; a query that sees nothing
 No equation: heads are blocks of columns. What is refused: inputs.py.
 """
 import warnings
+from functools import reduce
 
 import autograd.numpy as anp
 import numpy as np
@@ -196,18 +197,28 @@ def linear_attention(Q, K, V, *, mask=None):
     phi_Q, hidden = _elu_plus_one(Q, (-1,)), visible(seen, K, -float("inf"))       # elu + 1 is 0
     O, Z = _sums(phi_Q, _elu_plus_one(hidden, (-2, -1)), V, mask)
     Z = as_array(Z, "the normaliser of elu + 1")
-    if namespace(Z).any(Z == 0.0 if sees is None else (Z == 0.0) & sees):
-        return _by_logarithms(phi_Q, K, V, mask, sees)
-    return O / visible(Z > 0.0, Z, 1.0)
+    limits = namespace(Z).finfo(Z.dtype)
+    lost = Z < float(limits.smallest_normal) / float(limits.eps)           # with digits, or wholly
+    if namespace(Z).any(lost if sees is None else lost & sees):
+        return _by_logarithms(Q, K, V, mask, sees)
+    return _over(O, visible(Z > 0.0, Z, 1.0))
 
 
-def _by_logarithms(phi_Q, K, V, mask, sees):
+@primitive                  # autograd's own derivative divides by Z², which underflows before Z
+def _over(O, Z):
+    return O / Z
+
+
+defvjp(_over, lambda A, O, Z: lambda g: _over(g, Z),
+       lambda A, O, Z: lambda g: -_over(anp.sum(g * A, axis=-1, keepdims=True), Z))
+
+
+def _by_logarithms(Q, K, V, mask, sees):
     """In O(N²), where all keys that a query sees underflow beside another: keys −104, then 0."""
-    xp = namespace(phi_Q, K, V)
-    log_K = visible(K <= 0.0, K, xp.log(visible(K > 0.0, K) + 1.0))        # log(elu + 1)
-    top = xp.max(log_K, axis=-1, keepdims=True)                            # a factor of each key
-    G = _inner(phi_Q, xp.exp(log_K - top))
-    A, Z = _exponentials(xp.log(G) + xp.moveaxis(top, -1, -2), mask, sees)
+    xp = namespace(Q, K, V)
+    q, k = (visible(X <= 0.0, X) + xp.log(visible(X > 0.0, X) + 1.0) for X in (Q, K))
+    terms = (q[..., :, None, j] + k[..., None, :, j] for j in range(q.shape[-1]))
+    A, Z = _exponentials(reduce(xp.logaddexp, terms), mask, sees)
     return A @ V / Z
 
 

@@ -69,7 +69,8 @@ def read(path, **said):
     if suffix not in (".csv", ".tsv", ".txt"):
         raise ValueError("a .npy, .npz, .csv, .tsv or .txt file expected, one of the last three "
                          "for --header, --labels, --delimiter and --decimal, found "
-                         + (f"the ending {suffix}" if suffix else "a name without an ending"))
+                         + ("a folder" if path.is_dir() else f"the ending {suffix}" if suffix else
+                            "a name without an ending"))
     if opened == path.open and path.stat().st_size > TEXT:
         raise ValueError("a text of at most 1 GB expected: save the numbers by numpy.save")
     with opened("rb") as stream:

@@ -14,7 +14,8 @@ COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 INTEGER = re.compile("[+-]?[0-9]{1,15}")
 GROUPS = re.compile(r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+/[0-9]+|0x[0-9a-fA-F]+")
 DRESS = re.compile(r"[\s%‰$£€¥₹¢'’`_,()<>≤≥~≈±*†‡=]|^[+−–-]+|-$")      # what a number may wear
-MISSING = {"na", "n/a", "#n/a", "<na>", "null", "none", "missing", "#div/0!", "#value!", "#ref!"}
+MISSING = {"na", "n/a", "n.a.", "n.a", "n.d.", "#n/a", "<na>", "null", "nil", "none", "missing",
+           "#div/0!", "#value!", "#ref!", "#num!"}
 WORDS = {"nan", "inf", "infinity", "+inf", "-inf", "+nan", "-nan", "-infinity", "+infinity"}
 
 
@@ -37,7 +38,8 @@ def kind(cell, decimal):
 def number(cell, decimal):
     if decimal == ",":
         cell = "x" if "." in cell else cell.replace(",", ".")
-    return float(cell) if NUMBER.fullmatch(cell) else None
+    value = float(cell) if NUMBER.fullmatch(cell) else None
+    return None if value in (float("inf"), -float("inf")) else value       # 1e400
 
 
 def frame(rows, decimal, header, labels):
@@ -53,9 +55,12 @@ def frame(rows, decimal, header, labels):
                 "numbers: --header if it holds names"))
     if labels is None:
         body = column if header else [first[0], *column]
-        empty = header and (len(first) == width - 1 or first[0] == "")
+        numbers = all(kind(cell, decimal) == "number" for cell in body)
+        # One cell above two columns, and numbers that do not count: a title, or decimal commas.
+        short = len(first) == width - 1 and (width > 2 or not numbers or _counts(body))
+        empty = header and (short or first[0] == "")
         labels = width > 1 and bool(empty or header and ids or _names(body, decimal))
-        if width > 1 and (labels and ids or not labels and _counts(body)):
+        if width > 1 and (labels and (ids or short and numbers) or not labels and _counts(body)):
             remarks.append(f"column 1 ({_few(body)}) is taken for " + (
                 "labels: --no-labels if it holds numbers" if labels else
                 "numbers: --labels if it holds names"))
@@ -66,7 +71,7 @@ def _header(rows, width, ids, decimal):
     """Whether the first row is a header, and whether that is a guess."""
     first, rest, column = rows[0].cells, rows[0].cells[1:], [row.cells[0] for row in rows[1:]]
     if _names(first if width == 1 or len(first) < width else rest, decimal):
-        return True, False
+        return True, kind(first[0], decimal) == "number"        # 1,n.m. may be a row
     # Numbers in quotes above numbers without are names.
     quoted = rows[0].quoted and not any(row.quoted for row in rows[1:]) and all(
         kind(cell, decimal) == "number" for cell in first)

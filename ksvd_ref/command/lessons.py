@@ -40,6 +40,8 @@ def check(options):
     if not 0 < options.seconds < 1e5:
         raise ValueError("--seconds: a number above 0 and below 1e5 expected, got "
                          f"{options.seconds:g}")
+    if options.feedback and options.feedback.exists() and not options.feedback.is_dir():
+        raise ValueError(f"--feedback: a folder expected, {options.feedback} is none")
     files = [file for path in options.files for file in _inside(path)]
     if len(files) == 1 and _unfit(files[0]):
         raise ValueError(f"{_line(files[0])}: {_unfit(files[0])}")

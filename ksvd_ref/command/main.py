@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     """An error is one line, without the usage before it."""
 
     def error(self, message):
-        raise ValueError(f"{message} (see ksvd-ref --help)")
+        raise ValueError(f"{message} (see {self.prog} --help)")
 
 
 class Stream:
@@ -79,7 +79,9 @@ def main(argv=None):
             return options.run(options)
         except KeyboardInterrupt:
             return _failed("interrupted", 130)
-        except (OSError, TypeError, ValueError, ImportError) as error:
+        except OSError as error:
+            return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
+        except (TypeError, ValueError, ImportError) as error:
             return _failed(error)
         except MemoryError as error:
             return _failed(f"out of memory: {error}".removesuffix(": "))
@@ -179,10 +181,21 @@ def integers(text):
     return tuple(map(int, text.split(",")))
 
 
+def folder(text):
+    """Of `--out`: an empty word, as of a variable that is not set, would mean this folder.
+
+    >>> folder("book").name
+    'book'
+    """
+    if not text:
+        raise ValueError
+    return Path(text)
+
+
 def _course_commands(add):
     option = add("book", lambda options: command.lessons.book(options),
                  "Run the lessons and write them as a static site.").add_argument
-    option("--out", metavar="DIR", type=Path, default=Path("book"),
+    option("--out", metavar="DIR", type=folder, default=Path("book"),
            help="a new folder, or an earlier book (default: book)")
     option("--lesson", metavar="N", type=int, help="only this lesson")
     option("--quick", action="store_true", help="a look in a minute: no cell is run, so neither "
@@ -191,7 +204,7 @@ def _course_commands(add):
            "neither solutions nor answers")
     option = add("notebooks", lambda options: command.lessons.notebooks(options),
                  "Write the lessons as Jupyter notebooks.").add_argument
-    option("--out", metavar="DIR", type=Path, required=True,
+    option("--out", metavar="DIR", type=folder, required=True,
            help="a folder without earlier notebooks")
     option("--no-solutions", dest="solutions", action="store_false", help="for students: checks, "
            "but neither solutions nor answers")
@@ -203,7 +216,7 @@ def _course_commands(add):
     option("--lesson", type=int, metavar="N", help="the exercises of this lesson only")
     option("--csv", action="store_true", help="one row for each file, for a class; an empty cell "
            "is an exercise not attempted, the last column says why points are missing")
-    option("--feedback", metavar="DIR", type=Path, help="write a text for each file into DIR")
+    option("--feedback", metavar="DIR", type=folder, help="write a text for each file into DIR")
     option("--seconds", type=float, metavar="T", default=20.0,
            help="time limit of one exercise (default: 20)")
 

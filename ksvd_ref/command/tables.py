@@ -53,11 +53,13 @@ def table(content, *, suffix=".csv", header=None, labels=None, delimiter=None, d
     """
     text, mark = _text(content)
     mark = _mark(delimiter) or mark
-    mark, rows = (mark, _rows(text, mark)) if mark else _separated(text, suffix)
-    rows = _without_last(rows)
-    decimal = decimal or _decimal(rows, mark)
+    mark, rows = (mark, _rows(text, mark)) if mark else _separated(text, suffix, decimal)
+    rows, left_out = _without_last(rows)
+    decimal, thousands = (decimal, []) if decimal else _decimal(rows, mark)
     header, labels, remarks = frame(rows, decimal, header, labels)
-    body = _body(rows, header, labels, decimal)
+    remarks += left_out + thousands + [f"no {SEPARATORS.get(mark, mark)} in it: --delimiter"] * (
+        bool(delimiter) and max(len(row.cells) for row in rows) == 1)
+    body = _body(rows, header, labels, decimal, mark)
     A = _numbers(body, labels, header, decimal, mark)
     return Table(A, [row.cells[0] for row in body] if labels else None,
                  rows[0].cells[-A.shape[1]:] if header else None,   # no cell above the labels
@@ -75,7 +77,9 @@ def _text(content):
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ValueError("text in UTF-8 expected, found other bytes: save it as UTF-8")
+        raise ValueError("text in UTF-8 expected, found " + (
+            "a spreadsheet or an archive: export it as CSV" if content.startswith(b"PK") else
+            "other bytes: save it as UTF-8"))
     said = re.match(r'"?sep=(.)"?[ \t]*(?:\r\n?|\n|$)', text, re.I)
     return ("\n" + text[said.end():], said[1]) if said else (text, None)
 
@@ -118,13 +122,17 @@ def _rows(text, mark):
 
 
 def _comment(line, mark):
-    """Whether a line begins with # or % and its other cells are not all numbers."""
-    others = line.split(None if mark == " " else mark)[1:]
-    return line.lstrip()[0] in "#%" and not (others and all(
-        NUMBER.fullmatch(cell.strip(' "\n')) for cell in others))
+    """Whether a line begins with # or % and its other cells are not all numbers, plain or dressed.
+
+    A team #1 beside 1,5 and NA is a row, which would be lost; a rule of dashes is a comment.
+    """
+    others = [cell.strip(' "\n') for cell in line.split(None if mark == " " else mark)[1:]]
+    return line.lstrip()[0] in "#%" and not (
+        any(any(map(str.isalnum, cell)) for cell in others)
+        and all(kind(cell, ".") in ("number", "dressed") for cell in others))
 
 
-def _separated(text, suffix):
+def _separated(text, suffix, decimal=None):
     """The separator that makes a table of most lines and numbers of most cells, and its rows.
 
     Judged as by CleverCSV (van den Burg et al. 2019), by pattern and type, but inside the first row
@@ -138,7 +146,7 @@ def _separated(text, suffix):
             except ValueError:
                 unread = unread or mark
                 continue
-            score = _score(rows, mark)
+            score = _score(rows, mark, decimal)
             if score > best:
                 best, found = score, (mark, rows)
     if found and suffix == ".tsv" and found[0] != "\t":
@@ -152,11 +160,11 @@ def _width(rows):
     return max(Counter(len(row.cells) for row in rows).items(), key=lambda item: item[::-1])
 
 
-def _score(rows, mark):
+def _score(rows, mark, decimal):
     """How well a separator fits, from 0 to 1.01."""
     width, fits = _width(rows)
-    if width == 1:
-        return 0.0
+    if width == 1 or mark == decimal and not any(mark in x for row in rows for x in row.cells):
+        return 0.0                                  # beside commas a decimal comma stands in quotes
     inside = [cell for row in rows[1:] or rows for cell in row.cells[1:]]
     commas = ".," if mark in ";\t" else "."
     good = sum(1.0 if any(number(cell, decimal) is not None for decimal in commas) else
@@ -166,30 +174,42 @@ def _score(rows, mark):
 
 
 def _without_last(rows):
-    """The rows without the empty last cell of each, where each line ends with a separator."""
+    """The rows without the empty last cell of each, where each line ends with a separator.
+
+    And a remark where the first line has none: the last column may be one without numbers.
+    """
+    short, width = len(rows[0].cells) < len(rows[-1].cells), len(rows[-1].cells)
     while len(rows[-1].cells) > 1 and all(row.cells[-1] == "" for row in rows[1:] or rows) and (
             rows[0].cells[-1] == "" or len(rows[0].cells) < len(rows[-1].cells)):
         rows = [row._replace(cells=row.cells[:-1] if row.cells[-1] == "" else row.cells)
                 for row in rows]
-    return rows
+    lost = short and len(rows[-1].cells) < width
+    return rows, ["the empty end of each line is left out: fill it if it is a column"] * lost
 
 
 def _decimal(rows, mark):
-    """The decimal mark: a comma only in files of semicolons or tabs, where nothing denies it."""
+    """The decimal mark: a comma only in files of semicolons or tabs, where nothing denies it.
+
+    And a remark where semicolons stand between points that may mark thousands.
+    """
     cells = [cell for row in rows for cell in row.cells]
     commas = [cell for cell in cells if COMMA.fullmatch(cell)]
     if not commas or mark not in ";\t" or any(
             "." in cell and NUMBER.fullmatch(cell) for cell in cells):
-        return "."
+        points = [cell for cell in cells if "." in cell and NUMBER.fullmatch(cell)]
+        thousands = mark == ";" and points and all(
+            re.fullmatch(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}", cell) for cell in points)
+        return ".", [f"the point of {points[0]} is taken for a decimal one: leave the points out "
+                     "if they mark thousands"] if thousands else []
     if all(re.fullmatch(r"[+-]?[0-9]{1,3},[0-9]{3}", cell) for cell in commas):
         line, n = next((row.line, row.cells.index(commas[0]) + 1) for row in rows
                        if commas[0] in row.cells)
         raise ValueError(f"found {commas[0]!r} in line {line}, column {n}: thousands or a decimal "
                          "comma? --decimal , reads it as a decimal; else leave the commas out")
-    return ","
+    return ",", []
 
 
-def _body(rows, header, labels, decimal):
+def _body(rows, header, labels, decimal, mark):
     """The rows below the header; refused where they hold no numbers, or differ in length."""
     first, body = rows[0], rows[header:]
     width = _width(body or rows)[0]
@@ -202,7 +222,9 @@ def _body(rows, header, labels, decimal):
         row for row in body if len(row.cells) != width]
     if odd:
         line = next(row.line for row in body if len(row.cells) == width)
-        title = f": if line {odd[0].line} is a title, begin it with #" * (len(odd[0].cells) == 1)
+        title = (f": if line {odd[0].line} is a title, begin it with #" * (len(odd[0].cells) == 1)
+                 + "; if column 1 holds names, --labels" * (odd == [first] and width == 2)
+                 + "; if the commas are decimal, --decimal ," * (width == 2 and mark == ","))
         raise ValueError(f"rows of one length expected, found {len(odd[0].cells)} cells in line "
                          f"{odd[0].line} and {width} in line {line}{title}")
     return body

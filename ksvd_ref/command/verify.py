@@ -38,11 +38,12 @@ def demo():
 
 def verify_files(options):
     """The reader's matrix."""
+    read = [file.resolve() for file in (options.file, options.file2) if file]
     for option, out, endings in (("plot", options.plot, PLOTS), ("save", options.save, (".npz",))):
-        if out and (out.suffix.lower() not in endings or out.is_dir()
+        if out and (out.suffix.lower() not in endings or out.is_dir() or out.resolve() in read
                     or not os.access(out.parent, os.W_OK)):
-            raise ValueError(f"--{option}: a file {', '.join(endings)} in a folder that can be "
-                             f"written to expected, got {out}")
+            raise ValueError(f"--{option}: a file {', '.join(endings)}, not one that is read, in a "
+                             f"folder that can be written to expected, got {out}")
     if options.plot:
         course.plots.need()                         # missed before the work, not after it
     name = _name(options, str)
@@ -56,8 +57,9 @@ def verify_files(options):
                          f"{error.strerror}" if unread else f"{name}: {error}") from error
     good = (_json if options.json else _text)(name, of, s)
     if options.save:
-        np.savez(options.save, **halves(of, s), **{
-            side: names for side, names in (("rows", of.rows), ("columns", of.columns)) if names})
+        names = {side: x for side, x in (("rows", of.rows), ("columns", of.columns)) if x}
+        with options.save.open("wb") as file:       # of a name NumPy writes x.NPZ as x.NPZ.npz
+            np.savez(file, **halves(of, s), **names)
         print(f"saved: {_shown(options.save)}", file=sys.stderr)
     if options.plot:
         _draw(options, of, s)
