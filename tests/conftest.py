@@ -169,28 +169,34 @@ def figures():
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-def central(f, X):
-    """Gradient of the number f(X) by central differences, entry by entry."""
+def central(f, X, along=None):
+    """Slopes of the number f(X) by central differences: entry by entry, or in each row of `along`.
+    """
     X = np.array(X, dtype=float)
     step = 6e-6 * np.max(np.abs(X))                     # cube root of eps, at the scale of X
-    slope = np.zeros(X.shape)
-    for index in np.ndindex(*X.shape):
-        change = np.zeros(X.shape)
-        change[index] = step
-        slope[index] = (f(X + change) - f(X - change)) / (2.0 * step)
-    return slope
+    steps = step * (np.eye(X.size) if along is None else along).reshape(-1, *X.shape)
+    slopes = np.array([f(X + change) - f(X - change) for change in steps]) / (2.0 * step)
+    return slopes if along is not None else slopes.reshape(X.shape)
 
 
-def assert_gradient(f, X, tol=1e-7):
+def assert_gradient(f, X, tol=1e-7, directions=None):
     """autograd's gradient of f at X has the shape of X and equals central differences.
 
     Both have their scale from the largest entry, or f / X where the gradient vanishes. Relative to
     that the differences err by step^2 = 4e-11 times the third derivative and by eps / step = 4e-11
     of rounding: 1e-7 leaves room for a curvature of a few thousand.
+
+    Where f is slow or X large: slopes in so many random directions of length 1. What is wrong in
+    one entry shows in each of them, by its share of the whole.
     """
-    X = np.array(X, dtype=float)
-    got, want = autograd.grad(f)(X), central(f, X)
+    X, along = np.array(X, dtype=float), None
+    got = autograd.grad(f)(X)
     assert got.shape == X.shape and got.dtype == np.float64
+    if directions:
+        along = np.random.default_rng(0).standard_normal((directions, X.size))
+        along /= np.linalg.norm(along, axis=1, keepdims=True)
+        got = along @ got.reshape(-1)
+    want = central(f, X, along)
     scale = max(np.max(np.abs(want)), abs(f(X)) / np.max(np.abs(X)))
     np.testing.assert_allclose(got, want, rtol=0, atol=tol * scale)
 
