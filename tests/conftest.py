@@ -1,4 +1,5 @@
 """What every test shares: generator, array libraries, central differences, bad input, figures."""
+import functools
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import autograd                     # noqa: E402
 import hypothesis                   # noqa: E402
 import numpy as np                  # noqa: E402
 import pytest                       # noqa: E402
+
+from ksvd_ref.course import index   # noqa: E402
 
 ASIDE = pytest.StashKey()
 BOOK = "-m", "ksvd_ref", "book", "--out", "site"
@@ -157,6 +160,16 @@ def ran(aside, request):
 def runs(*commands, ids=None):
     """Decorator of a test that asks for `ran`: it is run once for each of these commands."""
     return pytest.mark.parametrize("ran", commands, ids=ids, indirect=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed():
+    """The tests are parsed once for the index, not anew for each page that asks for an entry."""
+    docstrings = index.docstrings
+    once = functools.cache(lambda root: docstrings())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "docstrings", functools.wraps(docstrings)(lambda: once(index.ROOT)))
+        yield
 
 
 @pytest.fixture
