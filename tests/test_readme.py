@@ -2,11 +2,11 @@
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import runs
 
 from ksvd_ref.command import main
 
@@ -31,7 +31,6 @@ def desk(tmp_path, monkeypatch):
     (tmp_path / "class").mkdir()
     for name in ("mywork.py", "work_1.py", "class/a.py"):
         (tmp_path / name).write_text(half)
-    shutil.copytree(ROOT / "ksvd_ref" / "data", tmp_path / "ksvd_ref" / "data")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -49,12 +48,20 @@ def test_verify(words, desk, capsys):
     assert "--plot" not in words or (desk / "out.png").stat().st_size > 10_000
 
 
-def test_the_picture_is_what_the_command_draws(desk):
-    words = re.search(r"as `ksvd-ref (verify [^`]*)`", README)[1]
-    assert main.main(shlex.split(words)) == 0
+WORDS = shlex.split(re.search(r"as `ksvd-ref (verify [^`]*)`", README)[1])
+
+
+@runs(("-c", f"""if True:
+    import os, sys, ksvd_ref.command.main as m
+    out = os.path.abspath({WORDS[-1]!r})
+    os.chdir({str(ROOT)!r})
+    sys.exit(m.main([*{WORDS[:-1]}, out]))"""))
+def test_the_picture_is_what_the_command_draws(ran):
+    folder, status, _, err = ran
+    assert status == 0, err
     import matplotlib.image
     drawn, shown = (matplotlib.image.imread(path) for path in (
-        desk / "migration.png", ROOT / "tutorials" / "migration.png"))
+        folder / "migration.png", ROOT / "tutorials" / "migration.png"))
     assert drawn.shape == shown.shape                       # letters may move by a pixel between
     assert np.mean(np.abs(drawn - shown)) < 0.01            # versions of Matplotlib
 
