@@ -180,7 +180,7 @@ def rng():
 @pytest.fixture(autouse=True)
 def figures():
     """A lesson sets its style and leaves its figures open; neither reaches the next test."""
-    before = dict.copy(matplotlib.rcParams)         # rc_context takes 0.2 ms, 7000 times
+    before = [*dict.items(matplotlib.rcParams)]     # rc_context takes 0.2 ms, 7000 times
     yield
     dict.update(matplotlib.rcParams, before)
     if "matplotlib.pyplot" in sys.modules:

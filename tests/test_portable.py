@@ -4,6 +4,7 @@ No GPU is needed: CuPy imports without one, and a name that it lacks is found he
 user who has one. What a name computes there is what tests/gpu_check.py is for.
 """
 import ast
+import functools
 import inspect
 import json
 from importlib import import_module
@@ -36,6 +37,7 @@ UNTRACED = {
 ELSEWHERE = {("array_api_strict", "array"): "backend.as_array: lists are NumPy's or autograd's"}
 
 
+@functools.cache
 def uses(source):
     """{(name, keyword names)} of all that is taken from xp or from namespace(...)."""
     found, called = set(), {}
