@@ -23,7 +23,8 @@ def namespace(*arrays):
     >>> namespace([[1.0, 2.0]], 3.0, None).__name__
     'numpy'
     """
-    found = {_library(x) for x in arrays} - {None}
+    found = {_library(x) for x in arrays}
+    found.discard(None)
     if anp in found:
         found.discard(np)       # beside a traced array, NumPy data are constants
     if len(found) > 1:

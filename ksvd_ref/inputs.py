@@ -146,13 +146,12 @@ def as_array(x, name="x", ndim=None, finite=True):
         raise ValueError(f"{name} must have {ndim} axes, got shape {tuple(x.shape)}")
     if 0 in x.shape:
         raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
-    if xp.isdtype(x.dtype, ("bool", "integral")):
-        x = xp.astype(x, xp.float64)
     if x.dtype not in (xp.float32, xp.float64):
-        if str(x.dtype) != "float16":               # of which the standard does not know
+        whole = xp.isdtype(x.dtype, ("bool", "integral"))
+        if not whole and str(x.dtype) != "float16":     # of which the standard does not know
             raise TypeError(f"{name} must hold real numbers (float64 or smaller, integers, "
                             f"booleans), got {x.dtype}")
-        x = xp.astype(x, xp.float32)
+        x = xp.astype(x, xp.float64 if whole else xp.float32)
     if finite and not _finite(x):
         raise ValueError(f"{name} must be finite, got NaN or infinity in {_where(x, xp)}")
     return _float32(x) if isbox(x) and x.dtype == xp.float32 else x
@@ -171,7 +170,8 @@ def check_finite(x, what):
 
 
 def _finite(*arrays):               # one answer for all of them: on a GPU one wait
-    found = [namespace(x).all(namespace(x).isfinite(x)) for x in arrays]
+    xp = namespace(*arrays)
+    found = [xp.all(xp.isfinite(x)) for x in arrays]
     return not found or bool(functools.reduce(operator.and_, found))
 
 
@@ -234,19 +234,19 @@ def _fitting(x, name, axes, lengths, spare=False):
     _, lead, letters = _read(axes)
     if not (spare and getattr(x, "shape", (1,))[-1:] == (0,)):
         x = as_array(x, name, finite=False)
-    shape, axes = tuple(x.shape), f"({', '.join([*lead, *letters])})"
+    shape = tuple(x.shape)
     before = len(shape) - len(letters)
     if before < 0 or before and not lead:
-        raise ValueError(f"{name} must have {len(letters)} axes{' or more' * len(lead)}, {axes}, "
-                         f"got shape {shape}")
+        raise ValueError(f"{name} must have {len(letters)} axes{' or more' * len(lead)}, "
+                         f"({', '.join([*lead, *letters])}), got shape {shape}")
     ends = [] if lead == ["*"] else [("...", shape[:before])] * len(lead)
     for letter, length in [*ends, *zip(letters, shape[before:])]:
         times, letter = (int(letter[0]), letter[1:]) if letter[0].isdigit() else (1, letter)
-        known, first = lengths.setdefault(letter, (length if times == 1 else length // times,
-                                                   f"{name} of shape {shape}"))
+        known, first, its = lengths.setdefault(letter, (length if times == 1 else length // times,
+                                                        name, shape))
         if length != (known if times == 1 else times * known):
-            raise ValueError(f"{name} must have shape {axes} with {letter} = {known}, as {first}, "
-                             f"got {shape}")
+            raise ValueError(f"{name} must have shape ({', '.join([*lead, *letters])}) with "
+                             f"{letter} = {known}, as {first} of shape {its}, got {shape}")
     return x
 
 

@@ -1,4 +1,5 @@
 """What every test shares: generator, array libraries, central differences, bad input, figures."""
+import functools
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import autograd                     # noqa: E402
 import hypothesis                   # noqa: E402
 import numpy as np                  # noqa: E402
 import pytest                       # noqa: E402
+
+from ksvd_ref.course import index   # noqa: E402
 
 ASIDE = pytest.StashKey()
 BOOK = "-m", "ksvd_ref", "book", "--out", "site"
@@ -82,9 +85,11 @@ class Aside:
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.queue, self.started, self.found = ThreadPoolExecutor(1), [], {}
 
-    def submit(self, name, *words):
+    def submit(self, *words):
         """Put a Python command into the queue; it will run in an empty folder of its own."""
-        self.found[name] = self.queue.submit(self._run, Path(self.folder.name) / name, words)
+        folder = Path(self.folder.name) / str(len(self.found))
+        if words not in self.found:
+            self.found[words] = self.queue.submit(self._run, folder, words)
 
     def _run(self, folder, words):
         folder.mkdir()
@@ -94,9 +99,10 @@ class Aside:
         self.started.append(process)
         return folder, process, *process.communicate()
 
-    def result(self, name):
+    def result(self, *words):
         """Folder, exit status, output and errors of a command, once it has ended."""
-        folder, process, out, err = self.found[name].result(timeout=280)    # watchdog: 300
+        self.submit(*words)                         # unless it was, when its test was collected
+        folder, process, out, err = self.found[words].result(timeout=280)       # watchdog: 300
         return folder, process.returncode, out, err
 
     def end(self):
@@ -113,17 +119,15 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """Start what the tests will wait for: the site, and each lesson as a script."""
-    names = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if "aside" not in names or session.config.option.collectonly:
-        return
-    aside = _aside(session.config)
-    if "site" in names:
-        aside.submit("site", *BOOK)
-    for item in session.items:
-        if "script" in getattr(item, "fixturenames", ()):
-            path = item.callspec.params["path"]
-            aside.submit(path.stem, "-W", "error", str(path))
+    """Start what the tests will wait for: first the site, which takes longest."""
+    waiting = [item for item in session.items if "aside" in getattr(item, "fixturenames", ())]
+    if waiting and not session.config.option.collectonly:
+        aside = _aside(session.config)
+        if any("site" in item.fixturenames for item in waiting):
+            aside.submit(*BOOK)
+        for item in waiting:
+            if "ran" in item.fixturenames:
+                aside.submit(*item.callspec.params["ran"])
 
 
 def _aside(config):
@@ -142,17 +146,30 @@ def aside(request):
 @pytest.fixture(scope="session")
 def site(aside):
     """Folder of the site that `ksvd-ref book` wrote."""
-    if "site" not in aside.found:                   # asked for at run time, by getfixturevalue
-        aside.submit("site", *BOOK)
-    folder, status, out, err = aside.result("site")
+    folder, status, out, err = aside.result(*BOOK)
     assert status == 0, out + err
     return folder / "site"
 
 
 @pytest.fixture
-def script(aside, path):
-    """What the lesson did as a script: folder, exit status, output and errors."""
-    return aside.result(path.stem)
+def ran(aside, request):
+    """What a Python command did aside: folder, exit status, output and errors."""
+    return aside.result(*request.param)
+
+
+def runs(*commands, ids=None):
+    """Decorator of a test that asks for `ran`: it is run once for each of these commands."""
+    return pytest.mark.parametrize("ran", commands, ids=ids, indirect=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed():
+    """The tests are parsed once for the index, not anew for each page that asks for an entry."""
+    docstrings = index.docstrings
+    once = functools.cache(lambda root: docstrings())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "docstrings", functools.wraps(docstrings)(lambda: once(index.ROOT)))
+        yield
 
 
 @pytest.fixture
@@ -163,34 +180,41 @@ def rng():
 @pytest.fixture(autouse=True)
 def figures():
     """A lesson sets its style and leaves its figures open; neither reaches the next test."""
-    with matplotlib.rc_context():
-        yield
+    before = [*dict.items(matplotlib.rcParams)]     # rc_context takes 0.2 ms, 7000 times
+    yield
+    dict.update(matplotlib.rcParams, before)
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-def central(f, X):
-    """Gradient of the number f(X) by central differences, entry by entry."""
+def central(f, X, along=None):
+    """Slopes of the number f(X) by central differences: entry by entry, or in each row of `along`.
+    """
     X = np.array(X, dtype=float)
     step = 6e-6 * np.max(np.abs(X))                     # cube root of eps, at the scale of X
-    slope = np.zeros(X.shape)
-    for index in np.ndindex(*X.shape):
-        change = np.zeros(X.shape)
-        change[index] = step
-        slope[index] = (f(X + change) - f(X - change)) / (2.0 * step)
-    return slope
+    steps = step * (np.eye(X.size) if along is None else along).reshape(-1, *X.shape)
+    slopes = np.array([f(X + change) - f(X - change) for change in steps]) / (2.0 * step)
+    return slopes if along is not None else slopes.reshape(X.shape)
 
 
-def assert_gradient(f, X, tol=1e-7):
+def assert_gradient(f, X, tol=1e-7, directions=None):
     """autograd's gradient of f at X has the shape of X and equals central differences.
 
     Both have their scale from the largest entry, or f / X where the gradient vanishes. Relative to
     that the differences err by step^2 = 4e-11 times the third derivative and by eps / step = 4e-11
     of rounding: 1e-7 leaves room for a curvature of a few thousand.
+
+    Where f is slow or X large: slopes in so many random directions of length 1. What is wrong in
+    one entry shows in each of them, by its share of the whole.
     """
-    X = np.array(X, dtype=float)
-    got, want = autograd.grad(f)(X), central(f, X)
+    X, along = np.array(X, dtype=float), None
+    got = autograd.grad(f)(X)
     assert got.shape == X.shape and got.dtype == np.float64
+    if directions:
+        along = np.random.default_rng(0).standard_normal((directions, X.size))
+        along /= np.linalg.norm(along, axis=1, keepdims=True)
+        got = along @ got.reshape(-1)
+    want = central(f, X, along)
     scale = max(np.max(np.abs(want)), abs(f(X)) / np.max(np.abs(X)))
     np.testing.assert_allclose(got, want, rtol=0, atol=tol * scale)
 

@@ -1,7 +1,6 @@
 """Which library owns an array, what is refused at the door, and what the package never loads."""
 import ast
 import inspect
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -11,6 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
+from conftest import runs
 
 import ksvd_ref
 from ksvd_ref import backend
@@ -136,16 +136,16 @@ def test_there_and_back(monkeypatch):
 
 # --- the package as a whole
 
-@pytest.mark.parametrize("imported, absent", [
-    ("ksvd_ref", ("numpy", "autograd", "cupy", "matplotlib")),
-    ("ksvd_ref.dual, ksvd_ref.kernels, ksvd_ref.primal", ("cupy", "matplotlib")),
-    ("ksvd_ref.dual, ksvd_ref.kernels", ("ksvd_ref.primal", "ksvd_ref.features")),
-    ("ksvd_ref.primal, ksvd_ref.features", ("ksvd_ref.dual", "ksvd_ref.kernels"))])
-def test_importing_does_not_load(imported, absent):
-    code = f"import sys, {imported}; print(*[m for m in {absent} if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-W", "error", "-c", code],
-                         capture_output=True, text=True)
-    assert (run.stdout.strip(), run.stderr, run.returncode) == ("", "", 0)
+@runs(*(("-W", "error", "-c",
+         f"import sys, {imported}; print(*[m for m in {absent} if m in sys.modules])")
+        for imported, absent in (
+            ("ksvd_ref", ("numpy", "autograd", "cupy", "matplotlib")),
+            ("ksvd_ref.dual, ksvd_ref.kernels, ksvd_ref.primal", ("cupy", "matplotlib")),
+            ("ksvd_ref.dual, ksvd_ref.kernels", ("ksvd_ref.primal", "ksvd_ref.features")),
+            ("ksvd_ref.primal, ksvd_ref.features", ("ksvd_ref.dual", "ksvd_ref.kernels")))))
+def test_importing_does_not_load(ran):
+    _, status, out, err = ran
+    assert (out.strip(), err, status) == ("", "", 0)
 
 
 def test_modules_load_when_they_are_named():

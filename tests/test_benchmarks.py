@@ -1,12 +1,10 @@
 """The benchmarks judge what they measure; the times themselves are judged by no test."""
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import benchmarks
 import pytest
+from conftest import runs
 
 
 @pytest.mark.parametrize("measured, target, verdict", [
@@ -28,12 +26,11 @@ def test_committed_table():
         assert verdict.split(" by ")[0] == again.split(" by ")[0], job
 
 
-def test_one_job(tmp_path):
+@runs((benchmarks.__file__, *"--quick --only opposed --json rows.json".split()))
+def test_one_job(ran):
     """One job from the command line: table, date, machine, and the same as JSON."""
-    done = subprocess.run(
-        [sys.executable, benchmarks.__file__, "--quick", "--only", "opposed", "--json",
-         str(tmp_path / "rows.json")], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(benchmarks.__file__).parents[1])})
-    found = json.loads((tmp_path / "rows.json").read_text())
+    folder, status, out, err = ran
+    assert status == 0, err
+    found = json.loads((folder / "rows.json").read_text())
     assert len(found["rows"]) == 8 and {"date", "numpy", "cores"} <= set(found["about"])
-    assert done.stdout.count("\n| opposed features") == 8 and "one BLAS thread" in done.stdout
+    assert out.count("\n| opposed features") == 8 and "one BLAS thread" in out

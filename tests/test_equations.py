@@ -78,7 +78,7 @@ def hard():
                   f"rows graded {n}": np.logspace(0, -14, n)[:, None] * rng.random((n, n)),
                   f"cluster {n}": graded(rng, n, n, 1 + 1e-8 * rng.random(n)),
                   f"cluster below 1, {n}": graded(rng, n, n, [1, *1e-4 + 1e-8 * rng.random(n - 1)])}
-    found |= {f"Hilbert {n}": linalg.hilbert(n) for n in (4, 12, 50, 200)}
+    found |= {f"Hilbert {n}": linalg.hilbert(n) for n in (4, 12, 50, 100)}
     found |= {f"Hadamard {n}": linalg.hadamard(n).astype(float) for n in (2, 16, 64)}
     found |= {f"1e{n}": 10.0 ** n * rng.standard_normal((9, 7)) for n in (-300, 300)}
     return found | {"offset": 1e6 + rng.standard_normal((40, 30)), "ones": np.ones((6, 8))}
@@ -95,7 +95,7 @@ def test_no_false_alarm_on_hard_matrices(name):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
-@pytest.mark.parametrize("N, M, p", [(3, 3, 2000), (20, 30, 20_000), (5, 4, 20_000), (30, 20, 7),
+@pytest.mark.parametrize("N, M, p", [(3, 3, 2000), (20, 30, 5000), (5, 4, 5000), (30, 20, 7),
                                      (600, 520, 12), (300, 4, 500)])
 def test_no_false_alarm_on_many_features_far_from_0(N, M, p, offset):
     rng = np.random.default_rng(11)

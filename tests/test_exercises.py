@@ -647,14 +647,6 @@ def test_one_answer_from_a_lesson(capsys, monkeypatch, tmp_path):
         monkeypatch.setattr(exercises, "TUTORIALS", tmp_path / "none")
 
 
-def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.course.marking, ksvd_ref.command.main as m\n" \
-        "try: m.main(['check', '--help'])\nexcept SystemExit: pass\n" \
-        "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0 and "--lesson N" in done.stdout, done.stderr
-
-
 @pytest.mark.skipif(os.name != "posix", reason="asks for the parent as POSIX does")
 def test_a_process_ends_with_its_parent(lesson):
     """Killed hard, `check` cannot end the endless loops it has started: they end by themselves."""

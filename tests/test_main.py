@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import runs
 
 from ksvd_ref import equations, kernels
 from ksvd_ref.command import main, matrix, verify
@@ -136,15 +137,24 @@ def test_one_data_file_with_a_kernel_is_both_sides(command):
                                np.linalg.svd(kernels.rbf(X, X), compute_uv=False), rtol=1e-9)
 
 
-@pytest.mark.parametrize("out", ["figure.png", "figure.svg", "figure.pdf"])
-def test_plot(command, out):
+PLOT = """if True:
+    import sys, numpy as np, ksvd_ref.command.main as m
+    from ksvd_ref.course import datasets
     A, labels = datasets.canada_migration()
     np.savez("A.npz", A=A, names=labels)
-    status, _, err = command("verify", "A.npz", "--plot", out)
-    assert status == 0 and err == f"figure written: {out}\n"
-    start = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[Path(out).suffix]
-    content = Path(out).read_bytes()
-    assert content.startswith(start) and len(content) > 5000
+    for out in ("figure.png", "figure.svg", "figure.pdf"):
+        assert m.main(["verify", "A.npz", "--plot", out]) == 0"""
+
+
+@runs(("-c", PLOT))
+def test_plot(ran):
+    folder, status, _, err = ran
+    assert status == 0, err
+    for end, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+        assert f"figure written: figure{end}\n" in err
+        content = (folder / f"figure{end}").read_bytes()
+        assert content.startswith(start) and len(content) > 5000
+    assert err.count("\n") == 3
 
 
 def test_an_equation_that_fails_gives_status_1(command, monkeypatch):
@@ -275,13 +285,15 @@ def run(*argv, **options):
                           encoding="utf-8", **options)
 
 
-def test_help_does_not_load_numpy():
-    code = "import sys, ksvd_ref.command.main as m\n" \
-        "try: m.main(['--help'])\nexcept SystemExit: pass\n" \
-        "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "verify" in done.stdout and "equations" in done.stdout
+@pytest.mark.parametrize("ran, words", [
+    (("-c", "import sys, ksvd_ref.course.marking, ksvd_ref.command.main as m\n"
+      f"try: m.main({[*command, '--help']})\nexcept SystemExit: pass\n"
+      "assert not {'numpy', 'autograd', 'matplotlib'} & set(sys.modules)"), words)
+    for command, words in (([], ("verify", "equations")), (["check"], ("--lesson N",)))],
+    indirect=["ran"])
+def test_help_does_not_load_numpy(ran, words):
+    _, status, out, err = ran
+    assert status == 0 and all(word in out for word in words), err
 
 
 def test_in_a_process_of_its_own(tmp_path):
@@ -423,19 +435,24 @@ def test_whatever_happens_is_one_line(command, monkeypatch, error, said):
     assert len(err) < 1100 and "\x1b" not in err
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a pipe of the shell")
-@pytest.mark.parametrize("rounding, want", [("128.0", 0), ("0.0", 1)])
-def test_a_closed_pipe_changes_neither_the_status_nor_the_figure(tmp_path, rounding, want):
-    np.save(tmp_path / "A.npy", np.random.default_rng(0).standard_normal((40, 30)))
-    code = "import sys, ksvd_ref.equations as e, ksvd_ref.command.main as m\n" \
-        f"e.ROUNDINGS = {rounding}\n" \
-        "sys.exit(m.main(['verify', 'A.npy', '--plot', 'A.png', '--save', 'A.npz']))"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as done:
-        done.stdout.close()                             # before a line is read
-        err = done.stderr.read()
-    assert done.returncode == want and err == "saved: A.npz\nfigure written: A.png\n"
-    assert (tmp_path / "A.png").stat().st_size > 10_000 and (tmp_path / "A.npz").exists()
+# Nobody reads what is printed: the pipe is closed before a line is.
+CLOSED = """if True:
+    import os, sys, numpy as np, ksvd_ref.equations as e, ksvd_ref.command.main as m
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 1)
+    np.save('A.npy', np.random.default_rng(0).standard_normal((40, 30)))
+    e.ROUNDINGS = %s
+    sys.exit(m.main(['verify', 'A.npy', '--plot', 'A.png', '--save', 'A.npz']))"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe of POSIX")
+@pytest.mark.parametrize("ran, want", [(("-c", CLOSED % 128.0), 0), (("-c", CLOSED % 0.0), 1)],
+                         indirect=["ran"])
+def test_a_closed_pipe_changes_neither_the_status_nor_the_figure(ran, want):
+    folder, status, _, err = ran
+    assert status == want and err == "saved: A.npz\nfigure written: A.png\n"
+    assert (folder / "A.png").stat().st_size > 10_000 and (folder / "A.npz").exists()
 
 
 def test_labels_and_names_of_files_are_cleaned(command):
@@ -472,14 +489,19 @@ def test_cost_is_told_and_limited(command, monkeypatch, capsys):
     assert (status, out) == (2, "") and "60000 x 3999 needs about 9 GB and" in err
 
 
-def test_one_thread_unless_the_reader_set_it():
-    code = "import os, sys, ksvd_ref.command.main as m\nm.main(['equations', 'K.12'])\n" \
-        "print([os.environ.get(x) for x in m.THREADS], file=sys.stderr)"
-    clean = {key: x for key, x in os.environ.items() if not key.endswith("_NUM_THREADS")}
-    for more, want in (({}, ["1"] * 4), ({"OMP_NUM_THREADS": "3"}, [None, "3", None, None])):
-        done = subprocess.run([sys.executable, "-c", code], env={**clean, **more},
-                              capture_output=True, text=True)
-        assert done.stderr == f"{want}\n"
+@pytest.mark.parametrize("ran, want", [
+    (("-c", f"""if True:
+        import os, sys
+        for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+            del os.environ[name]
+        os.environ |= {more}
+        import ksvd_ref.command.main as m
+        m.main(["equations", "K.12"])
+        print([os.environ.get(x) for x in m.THREADS], file=sys.stderr)"""), want)
+    for more, want in (({}, ["1"] * 4), ({"OMP_NUM_THREADS": "3"}, [None, "3", None, None]))],
+    indirect=["ran"])
+def test_one_thread_unless_the_reader_set_it(ran, want):
+    assert ran[3] == f"{want}\n"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -503,30 +525,33 @@ def test_the_table_goes_into_a_page_as_it_is(command, end, monkeypatch):
     assert Path("page.md").read_bytes() == before and not list(Path().glob(".page*"))
 
 
-def test_a_bare_install_imports_everything():
+BARE = """if True:
+    import importlib, pkgutil, sys
+    BARE = {"numpy", "autograd", "ksvd_ref"} | sys.stdlib_module_names
+    class Nothing:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] not in BARE:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, Nothing())
+    import ksvd_ref
+    from ksvd_ref import *
+    for module in pkgutil.walk_packages(ksvd_ref.__path__, "ksvd_ref."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    assert {*ksvd_ref.MODULES, *ksvd_ref.WINGS} <= set(dir(ksvd_ref))
+    from ksvd_ref.command.main import main
+    assert main(["equations", "K.12"]) == 0
+    for words, extra in ((["book"], "book"), (["notebooks", "--out", "no"], "book"),
+                         (["verify", "no.npy", "--plot", "no.png"], "lessons")):
+        assert main(words) == 2, words"""
+
+
+@runs(("-c", BARE))
+def test_a_bare_install_imports_everything(ran):
     """NumPy and autograd alone; what CI proves in an environment of its own."""
-    code = """if True:
-        import importlib, pkgutil, sys
-        BARE = {"numpy", "autograd", "ksvd_ref"} | sys.stdlib_module_names
-        class Nothing:
-            def find_spec(self, name, path=None, target=None):
-                if name.partition(".")[0] not in BARE:
-                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        sys.meta_path.insert(0, Nothing())
-        import ksvd_ref
-        from ksvd_ref import *
-        for module in pkgutil.walk_packages(ksvd_ref.__path__, "ksvd_ref."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
-        assert {*ksvd_ref.MODULES, *ksvd_ref.WINGS} <= set(dir(ksvd_ref))
-        from ksvd_ref.command.main import main
-        assert main(["equations", "K.12"]) == 0
-        for words, extra in ((["book"], "book"), (["notebooks", "--out", "no"], "book"),
-                             (["verify", "no.npy", "--plot", "no.png"], "lessons")):
-            assert main(words) == 2, words"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("pip install") == done.stderr.count("\n") == 3
+    _, status, _, err = ran
+    assert status == 0, err
+    assert err.count("pip install") == err.count("\n") == 3
 
 
 def test_which_array_of_many_was_taken_is_said(tmp_path, capsys):

@@ -194,12 +194,11 @@ def test_a_kernel_that_dies_is_named(tmp_path, lesson):
         notebooks.execute(path)
 
 
-@pytest.mark.parametrize("missing", ["jupytext", "nbclient", "ipykernel", "latex2mathml"])
-def test_a_missing_library_is_named(missing, tmp_path):
-    code = f"import sys; sys.modules[{missing!r}] = None\n" \
-        "from ksvd_ref.command.main import main\n" \
-        f"sys.exit(main(['book', '--out', {str(tmp_path)!r}]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert missing in done.stderr and "pip install -e '.[book]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize("ran, missing", [
+    (("-c", f"import sys, ksvd_ref.command.main as m; sys.modules[{name!r}] = None\n"
+            "sys.exit(m.main(['book', '--out', 'out']))"), name)
+    for name in ("jupytext", "nbclient", "ipykernel", "latex2mathml")], indirect=["ran"])
+def test_a_missing_library_is_named(ran, missing):
+    _, status, _, err = ran
+    assert status == 2
+    assert missing in err and "pip install -e '.[book]'" in err and err.count("\n") == 1

@@ -4,11 +4,9 @@ No GPU is needed: CuPy imports without one, and a name that it lacks is found he
 user who has one. What a name computes there is what tests/gpu_check.py is for.
 """
 import ast
+import functools
 import inspect
 import json
-import os
-import subprocess
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import autograd.numpy as anp
 import pytest
 from autograd.core import primitive_vjps
+from conftest import runs
 
 import ksvd_ref
 
@@ -38,6 +37,7 @@ UNTRACED = {
 ELSEWHERE = {("array_api_strict", "array"): "backend.as_array: lists are NumPy's or autograd's"}
 
 
+@functools.cache
 def uses(source):
     """{(name, keyword names)} of all that is taken from xp or from namespace(...)."""
     found, called = set(), {}
@@ -151,12 +151,10 @@ def test_exceptions_are_needed():
 
 
 def with_stand_in(code):
-    """Exit status and output of `code` in a process of its own, with tests/ at hand."""
+    """The command that runs `code` with tests/ at hand."""
     here = Path(__file__).parent
-    run = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]\n{code}"
-    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True,
-                          env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    return done.returncode, done.stdout + done.stderr
+    return "-c", ("import os, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'\n"
+                  f"sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]\n{code}")
 
 
 def gpu_check(code=""):
@@ -165,16 +163,20 @@ def gpu_check(code=""):
                          "sys.exit(gpu_check.main())")
 
 
-def test_gpu_check_in_a_dry_run():
+@runs(gpu_check())
+def test_gpu_check_in_a_dry_run(ran):
     """Its logic, on a stand-in for CuPy that refuses what CuPy refuses: every line passes."""
-    status, output = gpu_check()
-    assert status == 0, output
+    _, status, out, err = ran
+    assert status == 0, out + err
     for line in ("public functions, float64", "refused: NumPy beside CuPy", "factors of ten bits",
                  "bytes left by 20 calls", "directional derivative", "0 failed"):
-        assert line in output
+        assert line in out
 
 
-@pytest.mark.parametrize("code, line", [
+SHORT = "gpu_check.memory = gpu_check.launches = gpu_check.times = lambda *_: None\n"
+
+
+@pytest.mark.parametrize("ran, line", [(gpu_check(SHORT + code), line) for code, line in [
     ("from ksvd_ref import kernels as k; f = k.rbf\n"          # wrong, but only on the GPU
      "k.rbf = lambda X, Z: f(X, Z) * (1.0 + 1e-6 * (type(X).__module__ == 'cupy_stand_in'))",
      "FAIL  kernels.rbf float64: off by"),
@@ -190,12 +192,13 @@ def test_gpu_check_in_a_dry_run():
     ("from ksvd_ref.attention import smoother as s; f = s.weights\n"
      "s.weights = lambda Q, K, **kernel: f(Q, K, **kernel) + 1e-6 * ("
      "type(Q).__module__ == 'cupy_stand_in')", "FAIL  attention.smoother.weights float64: off by"),
-    ("gpu_check.TF32_LIMIT = 1e-3", "FAIL  the detector sees factors of ten bits")],
+    ("gpu_check.TF32_LIMIT = 1e-3", "FAIL  the detector sees factors of ten bits")]],
+    indirect=["ran"],
     ids=["wrong value", "float64 from float32", "a trip to the host", "a function without a check",
          "a check that breaks", "wrong value in attention", "a detector that cannot detect"])
-def test_gpu_check_can_fail(code, line):
-    status, output = gpu_check(code)
-    assert status == 1 and line in output, output
+def test_gpu_check_can_fail(ran, line):
+    _, status, out, err = ran
+    assert status == 1 and line in out, out + err
 
 
 # What grows with the size, and why; all other public functions wait and ask for arrays as often at
@@ -205,15 +208,16 @@ GROW = {"kernels.gram": "calls the reader's function once for each entry",
         "attention.layer.running_mean": "sums of sums of 64 rows: a level for each power of 64"}
 
 
-def test_waits_and_arrays_on_a_gpu():
+@runs(with_stand_in(
+    "import json, gpu_check; print(json.dumps([gpu_check.counts(n) for n in (64, 512)]))"))
+def test_waits_and_arrays_on_a_gpu(ran):
     """Finiteness is looked at once for all arguments and once for the result; no loop is over rows.
 
     Most waits at n = 64 that are not such a look: ranks, gates, signs, padding, ranges of squares.
     """
-    code = "import json, gpu_check; print(json.dumps([gpu_check.counts(n) for n in (64, 512)]))"
-    status, output = with_stand_in(code)
-    assert status == 0, output
-    small, large = json.loads(output)
+    _, status, out, err = ran
+    assert status == 0, out + err
+    small, large = json.loads(out)
     assert {name for name in small if small[name] != large[name]} == set(GROW) - {"kernels.gram"}
     waits, arrays = ({name: found[i] for name, found in large.items() if name not in GROW}
                      for i in (0, 1))
@@ -224,34 +228,37 @@ def test_waits_and_arrays_on_a_gpu():
     assert large["large.golub_kahan"][0] <= 6 * 10              # 10 blocks, 4 looks each and a few
 
 
-def test_lesson_15_where_there_is_a_gpu():
+LESSON = FOLDER.parent / "tutorials" / "15_the_same_code_on_a_gpu.py"
+
+
+@pytest.mark.skipif(not LESSON.exists(), reason="the tutorials are in a clone, not in the package")
+@runs(with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"
+                    f"runpy.run_path({str(LESSON)!r}, run_name='__main__')"))
+def test_lesson_15_where_there_is_a_gpu(ran):
     """Its GPU cells, which are skipped elsewhere, on the stand-in."""
-    lesson = FOLDER.parent / "tutorials" / "15_the_same_code_on_a_gpu.py"
-    if not lesson.exists():
-        pytest.skip("the tutorials are in a clone, not in the installed package")
-    status, output = with_stand_in(f"import cupy_stand_in, runpy; cupy_stand_in.install()\n"
-                                   f"runpy.run_path({str(lesson)!r}, run_name='__main__')")
-    assert status == 0 and "sigma on GPU and CPU" in output and "skipped" not in output, output
+    _, status, out, err = ran
+    assert status == 0 and "sigma on GPU and CPU" in out and "skipped" not in out, out + err
 
 
-def test_a_decomposition_that_fails_on_a_gpu_raises():
+@runs(with_stand_in(
+    "import cupy_stand_in, numpy as np; cupy = cupy_stand_in.install()\n"
+    "def failed(*args, **options): raise np.linalg.LinAlgError('no convergence')\n"
+    "failed.__name__ = 'svd'\n"
+    "cupy.linalg.svd = cupy_stand_in._function(cupy_stand_in._silently(failed))\n"
+    "from ksvd_ref import dual\ndual.solve(cupy.asarray(np.eye(3)))"))
+def test_a_decomposition_that_fails_on_a_gpu_raises(ran):
     """CuPy answers a failure of cuSOLVER with garbage unless it is told to raise."""
-    fail = "import cupy_stand_in, numpy as np; cupy = cupy_stand_in.install()\n" \
-        "def failed(*args, **options): raise np.linalg.LinAlgError('no convergence')\n" \
-        "failed.__name__ = 'svd'\n" \
-        "cupy.linalg.svd = cupy_stand_in._function(cupy_stand_in._silently(failed))\n" \
-        "from ksvd_ref import dual\ndual.solve(cupy.asarray(np.eye(3)))"
-    status, output = with_stand_in(fail)
-    assert status == 1 and "LinAlgError: no convergence" in output, output
+    _, status, _, err = ran
+    assert status == 1 and "LinAlgError: no convergence" in err, err
 
 
-@pytest.mark.parametrize("shape", [(50_000, 10), (10, 46_341), (17_000, 17_000)])
-def test_an_svd_that_is_too_large_for_cupy_is_refused(shape):
+@runs(*(with_stand_in(
+    "import cupy_stand_in; cupy = cupy_stand_in.install()\n"
+    "from ksvd_ref import linalg\n"
+    "class A(cupy.ndarray):\n    def __init__(self): pass\n"
+    f"    __del__, shape = lambda self: None, {shape}\n"
+    "linalg.svd(A())") for shape in [(50_000, 10), (10, 46_341), (17_000, 17_000)]))
+def test_an_svd_that_is_too_large_for_cupy_is_refused(ran):
     """Before it starts, with the way to take."""
-    code = "import cupy_stand_in; cupy = cupy_stand_in.install()\n" \
-        "from ksvd_ref import linalg\n" \
-        "class A(cupy.ndarray):\n    def __init__(self): pass\n" \
-        f"    __del__, shape = lambda self: None, {shape}\n" \
-        "linalg.svd(A())"
-    status, output = with_stand_in(code)
-    assert status == 1 and "counts in 32 bits" in output and "large.golub_kahan" in output, output
+    _, status, _, err = ran
+    assert status == 1 and "counts in 32 bits" in err and "large.golub_kahan" in err, err

@@ -88,9 +88,13 @@ def smoothed_by_definition(case, N, M):
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=map(str, CASES))
 def test_attention(lib, case):
-    """S.2. Against the definition, one query at a time, for every kernel, factor and filter."""
+    """S.2. Against the definition, one query at a time, for every kernel, factor and filter.
+
+    Every shape in float64; what float32 changes does not depend on the shape.
+    """
     kernel, parameters = CASES[case]
-    for N, M in ((5, 5), (3, 6), (6, 3), (1, 4), (4, 1), (1, 1)):
+    shapes = ((3, 6), (1, 1), (5, 5), (6, 3), (1, 4), (4, 1))
+    for N, M in shapes[:6 if lib.name == "float64" else 2]:
         arrays, table = smoothed_by_definition(case, N, M)
         for mask, extra, want in table:
             got = attention(*map(lib.array, arrays), kernel=kernel, mask=mask,

@@ -1,13 +1,11 @@
 """Every lesson and every solution runs, from another folder, with warnings as errors."""
 import ast
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import runs
 
 from ksvd_ref.course import exercises, index
 
@@ -17,10 +15,10 @@ SOLUTIONS = sorted((TUTORIALS / "solutions").glob("[0-9]*.py"))
 name = lambda path: path.relative_to(TUTORIALS).as_posix()
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=name)
-def test_a_lesson_runs(path, script):
+@runs(*(("-W", "error", str(path)) for path in LESSONS), ids=map(name, LESSONS))
+def test_a_lesson_runs(ran):
     """As a script, from another folder, in which it leaves nothing."""
-    folder, status, out, err = script
+    folder, status, out, err = ran
     assert status == 0, err
     assert out.count("\n") >= 2 and not err and not list(folder.iterdir())
 
@@ -155,11 +153,15 @@ def test_an_exercise_has_its_cell_and_its_check(path):
             assert check[0] == f'exercises.check("{exercise[1]}", {function})', check
 
 
-def test_a_lesson_that_is_wrong_fails(tmp_path):
+SIGN = f"""if True:
+    import ksvd_ref.dual as d, runpy
+    solve = d.solve
+    d.solve = lambda *a, **k: (lambda x: x._replace(H_e=-x.H_e))(solve(*a, **k))
+    runpy.run_path({str(LESSONS[0])!r}, run_name='__main__')"""
+
+
+@runs(("-c", SIGN))
+def test_a_lesson_that_is_wrong_fails(ran):
     """The lessons check the package: a one-sided sign flip in dual.solve stops the first one."""
-    code = "import ksvd_ref.dual as d, runpy; solve = d.solve\n" \
-        "d.solve = lambda *a, **k: (lambda x: x._replace(H_e=-x.H_e))(solve(*a, **k))\n" \
-        f"runpy.run_path({str(LESSONS[0])!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          cwd=tmp_path, env={**os.environ, "MPLBACKEND": "Agg"})
-    assert done.returncode == 1 and "AssertionError" in done.stderr
+    _, status, _, err = ran
+    assert status == 1 and "AssertionError" in err
