@@ -170,6 +170,7 @@ def test_the_first_page_says_what_the_readme_says():
         said = 60 * (int(whole) + {"1/4": 0.25, "1/2": 0.5, "3/4": 0.75}[quarters])
         minutes = sum(m for number, (m, _) in rows.items() if book._part(f"{number}_x") == title)
         assert abs(said - minutes) <= 10, (title, minutes)
+        assert f"| *{title}* | {minutes} | | |\n" in book._readme()
     for number, (_, needs) in rows.items():
         after = ", ".join(n for n, (_, other) in rows.items() if number in other)
         assert f"| {number} | {needs} | {after}".rstrip() in text

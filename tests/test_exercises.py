@@ -32,6 +32,8 @@ def answers(exercise):
 def test_every_lesson_has_answers():
     lessons = {int(exercise.split(".")[0]) for exercise in EXERCISES}
     assert lessons == {int(path.name[:2]) for path in LESSONS} == set(range(1, 16))
+    readme = (exercises.TUTORIALS.parent / "README.md").read_text("utf-8")
+    assert f"by all {len(EXERCISES)} exercises" in " ".join(readme.split())
 
 
 def test_every_exercise_has_a_name_of_its_own():
