@@ -6,8 +6,7 @@
 # **You will learn.** Why an asymmetric matrix needs two vectors per component, which equations tie
 # them together, what their signs may do, and what symmetrising throws away.
 #
-# **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes, and 20 more for the
-# exercises.
+# **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes, exercises 20 more.
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,7 +49,8 @@ assert gap < 1e-14 and np.abs(sigma ** 2 - [45, 5]).max() < 1e-12   # rounding: 
 # \tag{K.7, K.15} $$
 #
 # With as many components as $K$ has rank, they rebuild it, $K = H_e \Sigma H_r^\top$: the singular
-# value decomposition (K.6). Tags such as K.7 lead to an index of code and tests.
+# value decomposition (K.6). Where $K$ holds the values of a kernel it is called *kernel SVD*, KSVD.
+# A *tag* such as K.7 leads to what it says, and to its code and tests.
 # %%
 K, provinces = datasets.canada_migration()
 H_e, sigma, H_r = dual.solve(K)
@@ -203,7 +203,7 @@ plt.show()
 # The picture to remember: a province twice, as a place people leave and as one they move to.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E1.1** (1 line) From $K$, $\Sigma > 0$ and $H_r$, the left vectors with the right signs.
 # %%

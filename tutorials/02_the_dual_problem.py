@@ -201,7 +201,7 @@ assert abs(found - size[0]) < 1e-12 and words < 0.65 < 0.79 < found     # of two
 # The picture to remember: the sides cross, $W_e$ is made of columns and $W_r$ of rows.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E2.1** (1 line) The columns of $H_r$ have lost their signs. Predict which number tells for each
 # component whether the pair fits, then mend $H_r$ from $K$ and $H_e$.

@@ -189,7 +189,7 @@ assert [np.prod(features.compatible([[2.0]], [[C]])) for C in (0.5, 1.0)] == [2.
 # The picture to remember: new articles among the old ones, each by one product.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E3.1** (about 2 lines) Score one new row from its feature vector, the dual $H_r$ and $\Psi$.
 # %%

@@ -205,7 +205,7 @@ plt.show()
 # The picture to remember: two black lines of $J = 0$, and the one circle where they cross.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E4.1** (about 2 lines) Predict, then run: which $c > 0$ gives $J(W, c\Lambda) = 0$, for weights
 # with $\mathrm{tr}(W_e^\top W_r) > 0$?

@@ -205,7 +205,7 @@ plt.show()
 # The picture to remember: a step in $\sigma$, and the angle that jumps behind it.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E5.1** (1 line) The gradient of the sum of all $\sigma$ by $K$, from `np.linalg.svd(K)`.
 # %%

@@ -205,7 +205,7 @@ np.testing.assert_allclose(share, [0.65, 1], atol=5e-3)
 # The picture to remember: spectra that end where the features end.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E6.1** (about 3 lines) Predict the exact rank for N and M random points in d dimensions: for
 # `"linear"`, `"cosine"`, `"square"`, `"square, +1"` and `"rbf"` as above.

@@ -189,7 +189,7 @@ assert close((A @ A)[2] * 18, [11, 5, 2])
 # The picture to remember: a regression curve through points, and softmax as its relative.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E7.1** (about 2 lines) The `scale` and `log_factor` that make exponential attention rbf.
 # %%

@@ -185,7 +185,7 @@ assert close(A.sum(axis=1), 0.2) and A.min() < -0.01
 # The picture to remember: stripes for offsets, none for places.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E8.1** (about 7 lines) Causal attention with features, by a running state.
 # %%

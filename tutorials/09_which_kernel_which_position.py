@@ -199,7 +199,7 @@ for one, two, known in (
 # The picture to remember: rows of three dots, and how far apart chance would put them.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E9.1** (about 4 lines) Translate without a teacher: append the best next token, `length` times.
 # `logits(target)` is (batch, n, v) for a target (batch, n). Why is the exact match the same?

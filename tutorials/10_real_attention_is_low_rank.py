@@ -168,7 +168,7 @@ plt.show()
 # The picture to remember: words that ask, words that are asked.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E10.1** (about 2 lines) The smallest number of components that hold a given share of
 # $\sum\sigma^2$.

@@ -201,7 +201,7 @@ plt.show()
 # The picture to remember: $J$ falls through zero, and no output moves.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E11.1** (about 6 lines) The layer for one head and one sequence; F may be None. NumPy alone.
 # %%

@@ -199,7 +199,7 @@ assert max(gaps) < 100 / 370 < binomial and 1 < min(slower) and max(slower) < 1.
 # The picture to remember: $J^2$ falls, and the cosines fall with it.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E12.1** (about 3 lines) Scale padded series by the mean and the deviation of the real steps, for
 # each coefficient, and leave zeros at the padded ones.

@@ -194,7 +194,7 @@ assert round(0.1 / 2048, 5) == 5e-5
 # The picture to remember: two heads, 1 and $-1$, and a mean of zero.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E13.1** (about 1 line) Predict, then run: the singular values that trained weights of the
 # published code stand for, if its loss is at a stationary point.

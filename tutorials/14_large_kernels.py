@@ -200,7 +200,7 @@ assert drawn(20, 20) > drawn(20, 20, 10) > drawn(40, 20)
 # The picture to remember: two lines on log axes, a steep one and a flat one.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E14.1** (about 2 lines) Predict, then run: `cond` for $s$ components from $\Phi^\top\Phi$ and
 # $\Psi^\top\Psi$ alone, whose product has the eigenvalues $\sigma^2$.

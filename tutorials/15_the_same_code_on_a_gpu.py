@@ -184,7 +184,7 @@ plt.show()
 # The picture to remember: vectors that differ in the first digit, and projectors that do not.
 #
 # ## Exercises
-# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
+# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE` marks a whole file.
 # %% [markdown]
 # **E15.1** (about 2 lines) The lengths of the columns of a matrix of *any* library. The check tries
 # NumPy, autograd and a pretended device.
