@@ -234,7 +234,7 @@ exercises.check("4.2", inertia_of)
 # 2. Where does $J(W + tD) = t^2J(D)$ need $\nabla J(W) = 0$?
 # 3. One $W, \Lambda$ for many sequences, each with its own $K$: when is $\nabla J = 0$ for all?
 #
-# *Where this is used.* Lessons 11 and 12: the penalty $J^2$, and what it does in training.
+# *Where this is used.* Lessons 11 and 12, for the penalty $J^2$ in training; findings F1 to F3.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Suykens, SVD revisited, ACHA 40(3), 2016, 600–609. Golub, Van Loan, *Matrix Computations*.

@@ -232,7 +232,7 @@ exercises.check("12.2", shrink)
 # 3. $J_b$ is a mean over the heads, and squared after it. What can $J_b^2 = 0$ hide (V7)?
 #
 # *Where this is used.* `attend_primal` in `vowels.py` fits any block of `transformer.py`; lesson 09
-# trains other kernels in its place.
+# trains other kernels in its place; findings F13 to F15.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
 # Kudo, Toyama, Shimbo, Multidimensional curve classification using passing-through regions, Pattern

@@ -225,6 +225,6 @@ exercises.check("13.2", two_penalties)
 # 2. A trained $\Lambda$ has a negative entry. What does the code make of it, what would the paper?
 # 3. Which differences change a layer's output, and which only its loss?
 #
-# *Where this is used.* Findings F9 to F12 hold these rows one by one.
+# *Where this is used.* Findings F9 to F12 show these rows one by one, with the code.
 #
 # *Further reading.* Chen, Tao, Tonin, Suykens, Primal-Attention, NeurIPS 2023 (arXiv 2305.19798).
