@@ -60,7 +60,7 @@ def test_frame(path):
         assert heading in text, heading
     space = r"\s(?:# )?"
     assert re.search("minutes, and \\d+ more for the exercises".replace(" ", space), text)
-    assert "# Each check says what is wrong. `ksvd-ref check FILE` marks a whole file.\n" in text
+    assert "# Fill in the functions; each check says what is wrong. `ksvd-ref check FILE`" in text
     assert "\n# Three questions without code.\n#\n# 1. " in text
     for formula in re.findall(r"\$\$.*?\$\$", text, re.S):     # a list to Markdown, not a minus
         assert not re.search(r"\n# {1,3}[-+*] ", formula)

@@ -6,7 +6,7 @@
 # **You will learn.** Why an asymmetric matrix needs two vectors per component, which equations tie
 # them together, what their signs may do, and what symmetrising throws away.
 #
-# **You need.** Matrices, eigenvalues, NumPy; no earlier lesson; 50 minutes, exercises 20 more.
+# **You need.** Matrices, eigenvalues, NumPy. 50 minutes, and 20 more for the exercises.
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
