@@ -14,6 +14,7 @@ from .index import TAG
 NAMES = "exp|log|max|min", "diag|mean|orth|polar|tr|vec"      # those that TeX has, and others
 NAME = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(NAMES)})(?![A-Za-z])")
 INDEX = re.compile(r"[_^](?:\{[^{}]*\}|\([^()]*\)|\w+)")
+# a code, a tag, an article, initials, a word, the bars and rules of a table
 WORD = re.compile(rf"`|{TAG}|(?<!\w)(?:an?|T5)(?![\w(])|[A-Z]{{3}}|[A-Za-z][a-z]|^\W?[-|:&]+\W?$")
 SIGNS = {"−": "-", "·": r"\cdot ", "×": r"\times ", "∘": r"\circ ", "⟨": r"\langle ",
          "⟩": r"\rangle ", "‖": r"\|", "∂": r"\partial ", "∇": r"\nabla ", "∞": r"\infty ",
@@ -114,10 +115,9 @@ def _script(height, chars):
 
 def _greek(found):
     _, kind, *_, name = unicodedata.name(found[0]).split()
-    name = {"PHI": "VARPHI", "EPSILON": "VAREPSILON"}.get(name, name) if kind == "SMALL" else name
-    name = name.replace("LAMDA", "LAMBDA").lower()
-    name = name if kind == "SMALL" else name.capitalize()
-    return rf"\{name} "
+    name = {"LAMDA": "lambda"}.get(name, name.lower())
+    shape = "var" if kind == "SMALL" and name in ("phi", "epsilon") else ""
+    return rf"\{name.capitalize() if kind == 'CAPITAL' else shape + name} "
 
 
 def _matrix(found):
