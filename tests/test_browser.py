@@ -18,6 +18,7 @@ QUIET = ("--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-syn
 ZERO = """[...document.querySelectorAll('main math')].filter(formula => {
     const box = formula.getBoundingClientRect(); return !(box.width > 0 && box.height > 0)
 }).map(formula => formula.getAttribute('alttext'))"""
+PREVIEWS = "for (const p of document.querySelectorAll('.preview')) {}"
 TOO_WIDE = """[...document.querySelectorAll('main *')].filter(element =>
     element.getBoundingClientRect().right > innerWidth + 1 &&
     !element.closest('.wide, pre, .formula')
@@ -66,7 +67,9 @@ def test_every_page(page, address, site):
         page.wait_for_function("[...document.images].every(img => img.complete)")
         assert page.wrong == [], name
         assert page.evaluate("[...document.images].every(img => img.naturalWidth > 0)"), name
+        page.evaluate(PREVIEWS.format("p.popover = 'manual', p.showPopover()"))
         assert page.evaluate(ZERO) == [], name
+        page.evaluate(PREVIEWS.format("p.hidePopover(), p.popover = 'auto'"))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), \
             (name, page.evaluate(TOO_WIDE)[:3])
         found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
@@ -96,8 +99,10 @@ def test_a_tag_is_previewed_in_place(page, address):
     """Press a tag: what it says stands on the page, and Escape takes it away; without a script."""
     page.goto(f"{address}/03_from_dual_to_primal.html", wait_until="load")
     tag, shown = page.locator("main button").first, page.locator("main .preview").first
-    assert not shown.is_visible()
+    assert not shown.is_visible() and tag.inner_text() == "K.12"        # beside its formula
     tag.click()
+    box = shown.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= page.evaluate("innerWidth")
     assert shown.is_visible() and shown.locator("a").get_attribute("href").startswith("equations")
     page.keyboard.press("Escape")
     assert not shown.is_visible() and page.url.endswith("primal.html")
