@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Train it: three models on one benchmark of the paper, and what the KSVD loss does
 # **You will do.** Train a Transformer and two models with Primal-Attention to tell nine speakers
-# apart, follow the loss $J^2$ with and without it, and put a loss whose minimum is the KSVD in its
-# place.
+# apart, follow the loss $J^2$, and put a loss whose minimum is the KSVD in its place.
 #
 # **You will learn.** What a difference of accuracies is worth; two things that one would expect of
 # $J^2$ and that do not come out here; what the other loss does to the layer and to the task.
@@ -123,21 +122,23 @@ gain = np.mean([best[arm] - final[arm] for arm in paper])
 np.testing.assert_allclose([spread, by_chance, binomial, gain], [.27, .33, .73, .21], atol=0.005)
 # %% [markdown]
 # The means of the three span 0.27 points. Three *equal* models would span 0.33, by their seeds
-# alone, and one accuracy on 370 series has a binomial standard error of 0.73. **Choosing the model
-# is worth nothing measurable**, and choosing the epoch on the test set adds 0.21 to any of them.
+# alone, and one accuracy on 370 series has a standard error of 0.73. **Choosing the model is worth
+# nothing measurable**, and choosing the epoch on the test set adds 0.21 to any of them.
 #
 # ## 4. What the loss does, and what it does not
-# Only $\eta$ differs here. Does a small $J^2$ mean that the KSVD is solved? If so,
-# $\Phi^\top\Phi w_e$ would be parallel to $w_r$ (K.17): take $|\cos|$, 1 if solved, about 0.16 for
-# random directions in $n = 26$ dimensions.
+# Only $\eta$ differs here. Does a small $J^2$ mean that the KSVD is solved? One $W$ cannot solve
+# that of each series. So ask for the KSVD of all, stacked, whose rank is up to 26 (lesson 11;
+# K.48): there $\Phi^\top\Phi w_e$ is parallel to $w_r$ (K.17). Take $|\cos|$, 1 if solved, about
+# 0.16 for random directions in $n = 26$ dimensions.
 # %% Left J squared by epoch, small with the loss; right the cosines, which are nowhere near 1
 labels = dict(zip(("primal, eta 0", "primal", "primal, eta 10"), ("η = 0", "η = 0.5", "η = 10")))
 J2 = [np.mean([row["J2"] for row in table[arm]], axis=0) for arm in labels]         # over the seeds
 cosine = [np.array([row["aligned"] for row in table[arm]]) for arm in labels]
 share = [np.mean([row["share"] for row in table[arm]]) for arm in labels]
 assert J2[0][-1] > 10 * J2[0][0] and J2[1].max() < 0.01 and J2[2][-1] < J2[1][-1] / 5
-assert np.all(np.diff(cosine, axis=0) < -0.03) and np.max(cosine) < 0.3             # in each seed
+assert np.all(np.diff(cosine, axis=0) < -0.03) and np.max(cosine) < 0.33            # in each seed
 assert abs(final["primal, eta 0"].mean() - final["primal"].mean()) < 0.3
+assert (final["primal"] - final["primal, eta 10"]).min() > 0.5
 np.testing.assert_allclose(share, [0.945, 0.933, 0.930], atol=0.0006)
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 2.8))
 for k, label in enumerate(labels.values()):
@@ -149,11 +150,11 @@ right.set(title="mean of |cos|, 1 if solved", ylim=(0, 1.05), xticks=range(3),
           xticklabels=labels.values())
 plt.show()
 # %% [markdown]
-# *See:* left alone, $J^2$ grows; with the loss it stays small. The cosines, 0.29, 0.20 and 0.15,
-# *fall* with $\eta$ towards chance. $J^2$ near zero is not the KSVD solved, at the same accuracy.
-#
-# The second thing expected: a sharper spectrum, a larger share of $\sigma_1^2$. In the mean it is
-# 0.945, 0.933, 0.930, a little lower.
+# *See:* left alone, $J^2$ grows; with the loss it stays small. The cosines, 0.31, 0.22 and 0.15,
+# *fall* with $\eta$ towards chance: $J^2$ near zero is not the KSVD solved. The accuracy is the
+# same with 0.5, and 0.7 points lower with 10. A sharper spectrum was expected too, a larger share
+# of $\sigma_1^2$. In the mean it is 0.945, 0.933, 0.930, not larger; seeds of one $\eta$ differ by
+# 0.02.
 #
 # ## 5. A loss whose minimum is the KSVD
 # The loss of lesson 04 in the layer: the error $\|K - ER^\top\|^2/\|K\|^2$ of each kernel, 0 for

@@ -310,7 +310,8 @@ assert ranks == [64, 197]
 #
 # ## F14. A small J² in training was not a KSVD (V5, V31)
 # **Stated.** As in F1. Then $\Phi^\top\Phi w_e$ should come to be parallel to $w_r$, and
-# $\Psi^\top\Psi w_r$ to $w_e$ (K.17, with $F$ in the maps): a mean $|\cos|$ of 1.
+# $\Psi^\top\Psi w_r$ to $w_e$ (K.17, with $F$ in the maps, and the features of all series stacked,
+# K.48): a mean $|\cos|$ of 1.
 # %% J squared spans five orders of magnitude; the cosine falls with it, points by seed
 J2 = {name: np.array([J[-1] for J in column(name, "J2")]) for name in arms.values()}
 aligned = {name: column(name, "aligned") for name in arms.values()}
@@ -321,8 +322,8 @@ assert J2["primal, eta 0"].min() > 1e4 * J2["primal, eta 10"].max()
 assert J2["primal, eta 0"].max() > 1e5 * J2["primal, eta 10"].min()
 gain = column("primal", "final") - column("primal, eta 0", "final")
 levels = np.array(list(aligned.values()))           # eta 0, 0.5, 10 by three seeds
-assert np.all(np.diff(levels, axis=0) < -0.03) and levels.max() < 0.3
-assert np.abs(np.array([levels[2], start[:, 1]]) - chance).max() < 0.02
+assert np.all(np.diff(levels, axis=0) < -0.03) and levels.max() < 0.33
+assert np.abs(np.array([levels[2], start[:, 1]]) - chance).max() < 0.03    # 3 errors of 160
 assert abs(gain.mean()) < 0.27 and len(test[0]) == 370                      # 0.27: one series
 figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.2))
 for ax, y, before, bottom, title in zip(axes, (share, aligned), start.T, (0.8, 0), (
@@ -392,8 +393,8 @@ assert agree == 31 and off == {"1, UEA, Long.": [72.0, 72.3], "1, UEA, Per.": [7
 # %% [markdown]
 # **What remains true.** 31 of 34 averages agree to the printed digit, all of the authors' own
 # methods among them. The other three are of methods compared with: Longformer, Performer, and the
-# spread of cosFormer, which repeats the 7.6 printed beside it. Whether a cell or the average is
-# the slip we cannot tell; no ranking of Primal.+ hangs on it. Lesson 12 trains one row of Table 1.
+# spread of cosFormer, which repeats the 7.6 printed beside it. Whether a cell or the average is the
+# slip we cannot tell; no ranking of Primal.+ hangs on it. Lesson 12 trains one row of Table 1.
 #
 # ## Rows of the ledger that are about settings
 # No line of mathematics can show these. They were read in the released code and scripts.
@@ -429,12 +430,16 @@ assert agree == 31 and off == {"1, UEA, Long.": [72.0, 72.3], "1, UEA, Per.": [7
 # - **Lesson 12.** A small $J^2$ is no KSVD, since scores and kernel overlap no more than before
 #   training. The sentence stays, its reason fell: a solution of trailing components has overlap 0,
 #   and untrained weights had 0.9. The test is F14's.
+# - **Lesson 12.** F14 took the cosines of each series. But one $W$ cannot bring all of them to 1
+#   (K.48), so that low ones proved little. It takes those of all series stacked now, which can be
+#   1: 0.31, 0.22 and 0.15, in place of 0.29, 0.20 and 0.15.
 # - **Lesson 12.** Choosing the epoch is worth about as much as choosing the model. But three equal
 #   models would differ by more: choosing the model is worth nothing measurable.
 # - **Lesson 09.** A symmetric kernel cannot look at the letter before, which costs 0.15 bits. But
 #   with only the position maps tied nothing is lost: it is tying the content maps that costs.
 # - **Lesson 09.** A difference of one sign in three seeds is a finding. But without any effect that
-#   has the probability 1/4. In its place: paired t, above 4.30 (2 degrees of freedom).
+#   has the probability 1/4. In its place: paired t, above 4.30 (2 degrees of freedom) for one test,
+#   above 9.92 for five.
 # - **F2.** A trained $\Lambda$ does no harm. But alone it can switch the penalty off.
 # %%
 last = W_e[:, 1:], W_r[:, 1:], 1 / sigma[1:]        # lesson 12: the second of two components

@@ -148,21 +148,24 @@ def implied(params, data, arm):
     """Of the last primal layer, mean over series and heads of the test set's first 40 series.
 
     Share of sigma_1^2 in the kernel matrix Phi F^T F Psi^T; and |cos| of Phi^T Phi w_e with w_r and
-    of Psi^T Psi w_r with w_e, Phi and Psi with F in them, over all components: 1 if the weights
-    solve the KSVD of the series (K.17), about sqrt(2 / (pi n)) = 0.16 by chance.
+    of Psi^T Psi w_r with w_e, Phi and Psi with F in them, over all components: about
+    sqrt(2 / (pi n)) = 0.16 by chance, 1 if the weights solve the KSVD (K.17). No W solves that of
+    each series, so it is that of all, stacked: the mean of J is stationary there (K.48). A series
+    of N steps counts 1 / N for each, as in the loss.
     """
     X, mask, _ = (A[:40] for A in data)
     seen = []
     logits(params, X, mask, arm, seen)
     W_e, W_r = (params["blocks"][-1]["attend"]["primal"][name] for name in ("W_e", "W_r"))
     share, aligned = [], []
-    for b in range(len(X)):
-        for h in range(HEADS):
-            Phi, Psi = maps(seen[-1], b, h, mask[b].sum())
-            sigma = dual.solve(np.asarray(Phi @ Psi.T, float), 1).sigma
+    for h in range(HEADS):
+        G_e, G_r = np.zeros((2, ROWS, ROWS))
+        for b in range(len(X)):
+            Phi, Psi = (np.asarray(A, float) for A in maps(seen[-1], b, h, mask[b].sum()))
+            sigma = dual.solve(Phi @ Psi.T, 1).sigma
             share.append(sigma[0] ** 2 / np.sum((Phi @ Psi.T) ** 2))
-            aligned += [cosines(Phi.T @ (Phi @ W_e[h]), W_r[h]),
-                        cosines(Psi.T @ (Psi @ W_r[h]), W_e[h])]
+            G_e, G_r = G_e + Phi.T @ Phi / len(Phi), G_r + Psi.T @ Psi / len(Psi)
+        aligned += [cosines(G_e @ W_e[h], W_r[h]), cosines(G_r @ W_r[h], W_e[h])]
     return float(np.mean(share)), float(np.mean(aligned))
 
 
