@@ -204,7 +204,7 @@ def kernel_pca(s):
 
 @equation("derived; Tao et al. 2024", follows="K.14, K.15")
 def coupled_covariance_eigenproblem(s):
-    """ΦᵀΦ/N w_ψ = λ w_φ,  ΨᵀΨ/M w_φ = λ w_ψ,  λ = σ/√(NM) (Eq. K.35).
+    """ΦᵀΦ/N w_ψ = μ w_φ,  ΨᵀΨ/M w_φ = μ w_ψ,  μ = σ/√(NM) (Eq. K.35).
 
     w_φ = Φᵀ Hₑ/√N and w_ψ = Ψᵀ Hᵣ/√M; N and M have been multiplied out.
     """
@@ -215,7 +215,7 @@ def coupled_covariance_eigenproblem(s):
 
 @equation("derived")
 def primal_singular_values(s):
-    """σ(R_φ R_ψᵀ) = σ(K) with Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ, for the nonzero σ (Eq. K.39)."""
+    """σ(T_φ T_ψᵀ) = σ(K) with Φ = Q_φ T_φ, Ψ = Q_ψ T_ψ, for the nonzero σ (Eq. K.39)."""
     return [s.primal_spectrum[:s.rank] - s.spectrum[:s.rank]]
 
 
@@ -382,9 +382,9 @@ def symmetric_case(s):
 
 @equation("textbook")
 def components_are_the_largest(s):
-    """σ₁ = ‖K‖ ≥ σ₂ ≥ …, and σ_l(K) ≥ σ_l(AᵀKB) for all orthonormal A, B (claim V41).
+    """σ₁ = ‖K‖₂ ≥ σ₂ ≥ …, and σ_l(K) ≥ σ_l(AᵀKB) for all orthonormal A, B (claim V41).
 
-    What neither J nor K.15 can tell (V3): these components are the s largest. ‖K‖ is from the Gram
+    What neither J nor K.15 can tell (V3): these components are the s largest. ‖K‖₂ is from the Gram
     matrix; A, B from subspace iteration, which makes AᵀKB diagonal. Cauchy's interlacing.
     """
     (A, B), xp = s.trial, namespace(s.K)

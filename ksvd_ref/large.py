@@ -133,8 +133,8 @@ def solve_chunks(chunks, rank=None):
 
     chunks yields pairs (Phi, Psi) of blocks of rows, (n, p) and (m, p); the sides are independent,
     and either may be None. Each block shrinks to a triangle before the next is read, `factor`, and
-    two triangles become one, `merge`. One route for all, QR: its error grows with kappa = |Phi|
-    |Psi| / sigma_s and not with kappa^2, which a sum of Gram matrices could find out only when the
+    two triangles become one, `merge`. One route for all, QR: its error grows with cond = |Phi|
+    |Psi| / sigma_s and not with cond^2, which a sum of Gram matrices could find out only when the
     rows are gone.
 
     The sign needs the largest entry of each column of E = Phi W_e, so a second look at the rows: a

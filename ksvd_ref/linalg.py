@@ -120,7 +120,7 @@ defvjp(_eigh, _eigh_vjp)
 
 
 def spectral_norm(A):
-    """Largest singular value, ‖A‖, from the Gram matrix of the shorter side, as a float."""
+    """Largest singular value, ‖A‖₂, from the Gram matrix of the shorter side, as a float."""
     xp = namespace(A)
     top = float(xp.max(xp.abs(A)))
     if top == 0.0:

@@ -68,9 +68,9 @@ def solve_features(Phi, Psi, rows, columns, rank=None):
 
 @arrays(**CORNER)
 def approximate(K_rows, K_landmarks, K_cols, rank=None):
-    """The approximation K_rows K_landmarks⁺ K_cols, exact at the rank of K (Eq. K.37, claim V33).
+    """K_rows K_landmarks⁺ K_cols, which is K if rank(K_landmarks) = rank(K) (Eq. K.37, claim V33).
 
-    K wherever rank(K_landmarks) = rank(K). The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps, or
+    And only then. The pseudo-inverse leaves out σ ≤ σ₁ max(n, m) eps, or
     all but the `rank` largest; warns as `solve`.
 
     Source: derived; Tao et al. 2023; Tao et al. 2024.

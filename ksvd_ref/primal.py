@@ -36,12 +36,12 @@ POINT = {"W_e": "p s", "W_r": "p s", "Lambda": "s", "Phi": "N p", "Psi": "M p"}
 
 @arrays(Phi="~N p", Psi="~M p")                     # the Gram matrix shows NaN and infinity
 def solve(Phi, Psi, rank=None):
-    """Primal solution without K, R_φ R_ψᵀ = U Σ Vᵀ,  Wₑ = R_ψᵀ V,  Wᵣ = R_φᵀ U (Eq. K.39).
+    """Primal solution without K, T_φ T_ψᵀ = U Σ Vᵀ,  Wₑ = T_ψᵀ V,  Wᵣ = T_φᵀ U (Eq. K.39).
 
-    With Φ = Q_φ R_φ, Ψ = Q_ψ R_ψ the singular vectors of K = Φ Ψᵀ are Q_φ U and Q_ψ V, so these are
+    With Φ = Q_φ T_φ, Ψ = Q_ψ T_ψ the singular vectors of K = Φ Ψᵀ are Q_φ U and Q_ψ V, so these are
     Wₑ = Ψᵀ Hᵣ and Wᵣ = Φᵀ Hₑ (K.12). Exact, O((N + M) p² + p³) where a side has p rows or more.
-    Nothing is divided by sigma, and Q is never needed: `triangles` has R, called T there.
-    rank: `linalg.rank_rule`, cut at |Φ| |Ψ| max(N, M) eps, since K is not known better than that.
+    Nothing is divided by sigma, and Q is never needed: `triangles` makes the T.
+    rank: `linalg.rank_rule`, cut at ‖Φ‖₂‖Ψ‖₂ max(N, M) eps, since K is not known better than that.
     Differentiable; where sigma repeats once, and for E and W_e W_rᵀ but not E Σ⁻¹ (`linalg.svd`).
 
     >>> solve([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]).sigma    # K = diag(2, 1)

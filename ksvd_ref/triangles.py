@@ -2,8 +2,8 @@
 
 T_phi, T_psi   (p, p)    triangles of Phi and of Psi (R of a QR decomposition; here R are scores)
 
-T comes from the Gram matrix where that is safe: with kappa = |Phi| |Psi| / sigma_s it loses kappa^2
-of the precision, a QR decomposition only kappa. The limit is kappa = 100 in float64 and 10 in
+T comes from the Gram matrix where that is safe: with cond = |Phi| |Psi| / sigma_s it loses cond^2
+of the precision, a QR decomposition only cond. The limit is cond = 100 in float64 and 10 in
 float32, relative errors of 1e-12 and 1e-5; above it T comes from QR, for three to twelve times the
 cost. primal.solve needs both sides at once; what does not fit in memory goes by blocks (large.py).
 

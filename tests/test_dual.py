@@ -288,7 +288,7 @@ def sine(A, B):
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1e-1])
 def test_singular_values_move_no_further_than_the_change(rng, size):
-    """K.45. |σ_l(K + D) − σ_l(K)| ≤ ‖D‖, to first order hₑᵀ D hᵣ. Source: textbook."""
+    """K.45. |σ_l(K + D) − σ_l(K)| ≤ ‖D‖₂, to first order hₑᵀ D hᵣ. Source: textbook."""
     K = with_spectrum(rng, 8, 6, [5.0, 4.0, 3.0, 2.0, 1.0])
     H_e, sigma, H_r = dual.solve(K, rank=5)
     for D in size * rng.standard_normal((5, 8, 6)):
@@ -302,7 +302,7 @@ def test_singular_values_move_no_further_than_the_change(rng, size):
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1e-1])
 def test_a_span_is_as_sure_as_its_gap(rng, size):
-    """K.46. The s leading spans of K and K + D: sine at most ‖D‖/(σ_s(K) − σ_{s+1}(K + D)).
+    """K.46. The s leading spans of K and K + D: sine at most ‖D‖₂/(σ_s(K) − σ_{s+1}(K + D)).
 
     The better of the bounds of Wedin, for both sides; a change across the gap comes within a tenth.
 

@@ -269,7 +269,7 @@ def test_unit_queries_and_keys():
 
 
 def test_differential_attention_is_no_smoother():
-    """S.48. A₁ − λA₂, a difference of two smoothers: its rows sum to 1 − λ, and it has negative
+    """S.48. A₁ − cA₂, a difference of two smoothers: its rows sum to 1 − c, and it has negative
     weights, so it leaves the range of the values. Source: Ye et al. 2024.
     """
     rng = np.random.default_rng(26)

@@ -114,13 +114,12 @@ assert max(off) < 1e-7 and np.sum(opposed) == 3 and broken > 0.8    # squares: h
 print(f"signs fixed apart: {np.sum(opposed)} of 10 opposed, residual {broken:.2f} sigma_1")
 # %% [markdown]
 # ## 5. What an eigendecomposition sees instead
-# $K v = \lambda v$ uses one vector in both roles. It needs a square $K$, its eigenvalues may be
+# $K v = \mu v$ uses one vector in both roles. It needs a square $K$, its eigenvalues may be
 # complex, and it does not see an arrow without a way back: $K$ with the rows $(0, 1)$ and $(0, 0)$
 # has the eigenvalues 0 and 0, but $\sigma_1 = 1$. Where it does serve: for a *normal* matrix,
-# $KK^\top = K^\top K$, one has $\sigma = |\lambda|$. A square $K$ of full rank is a symmetric
-# matrix and then a rotation or reflection, its *polar* form
-# $K = (H_eH_r^\top)(H_r\Sigma H_r^\top)$. If $K$ is symmetric with all eigenvalues above 0, the
-# second step is $I$: both roles are one.
+# $KK^\top = K^\top K$, one has $\sigma = |\mu|$. A square $K$ of full rank is a symmetric matrix
+# and then a rotation or reflection, its *polar* form $K = (H_eH_r^\top)(H_r\Sigma H_r^\top)$. If
+# $K$ is symmetric with all eigenvalues above 0, the second step is $I$: both roles are one.
 # %%
 arrow, turn = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, -2.0], [2.0, 0.0]])
 assert np.all(np.linalg.eigvals(arrow) == 0.0) and dual.solve(arrow).sigma[0] == 1.0
@@ -144,10 +143,10 @@ for name, X, known in (("migration", K, 0.1223), ("brain", brain, 0.3046),
 # %% [markdown]
 # ## 6. What the second role is worth
 # Guess the type of a neuron, Kenyon, projection, output or input, from six numbers, by a vote of
-# its 5 nearest neighbours. The six are three columns of $E = H_e\Sigma^{1/2}$ and three of
-# $R = H_r\Sigma^{1/2}$. Two symmetric rivals have one vector for both roles, where
-# $\sigma = |\lambda|$: $(K + K^\top)/2$ with six eigenvectors times $|\lambda|^{1/2}$, and
-# $KK^\top + K^\top K$, which counts common receivers and senders, times $|\lambda|^{1/4}$.
+# its 5 nearest neighbours. The six are three columns of $H_e\Sigma^{1/2}$ and three of
+# $H_r\Sigma^{1/2}$. Two symmetric rivals have one vector for both roles, where $\sigma = |\mu|$:
+# $(K + K^\top)/2$ with six eigenvectors times $|\mu|^{1/2}$, and $KK^\top + K^\top K$, which counts
+# common receivers and senders, times $|\mu|^{1/4}$.
 # %%
 def accuracy(X, label):
     distance = np.round(linalg.squared_distances(X, X), 12)    # equal on paper, equal here
@@ -158,7 +157,7 @@ def accuracy(X, label):
 
 
 def one_role(S, power):
-    H, size, _ = dual.solve(S, rank=6)                         # of a symmetric S: |lambda|
+    H, size, _ = dual.solve(S, rank=6)                         # of a symmetric S: |mu|
     return H * size ** power
 
 
@@ -167,9 +166,10 @@ for side, known in (("right", [.962, .869, .948]), ("left", [.976, .833, .938]))
     counts, cell = datasets.mushroom_body(side)
     X = np.log1p(counts)
     H_e, sigma, H_r = dual.solve(X, rank=6)
-    E, R = H_e * sigma ** 0.5, H_r * sigma ** 0.5
+    senders, receivers = H_e * sigma ** 0.5, H_r * sigma ** 0.5
     sym, common = one_role((X + X.T) / 2, 0.5), one_role(X @ X.T + X.T @ X, 0.25)
-    found = [accuracy(A, cell) for A in (np.hstack([E[:, :3], R[:, :3]]), sym, common)]
+    both = np.hstack([senders[:, :3], receivers[:, :3]])
+    found = [accuracy(A, cell) for A in (both, sym, common)]
     print("{:5}: two roles {:.3f}, symmetrised {:.3f}, in common {:.3f}".format(side, *found))
     np.testing.assert_allclose(found, known, atol=0.0105)      # two votes may tip
 # %% [markdown]
@@ -180,9 +180,9 @@ for side, known in (("right", [.962, .869, .948]), ("left", [.976, .833, .938]))
 figure, axes = plt.subplots(1, 2, figsize=(7, 3))
 for kind, colour, mark in (("Kenyon", "#0072B2", "o"), ("Output", "#000000", "s"),
                            ("Input", "#CC79A7", "D"), ("Projection", "#E69F00", "^")):
-    for ax, A in zip(axes, (E, R)):
+    for ax, A in zip(axes, (senders, receivers)):
         ax.scatter(*A[cell == kind[0], 1:3].T, s=14, c=colour, marker=mark, lw=0, label=kind)
-assert np.all(counts[:, cell == "P"] == 0) and np.std(E[cell == "P", 1:3], axis=0).min() > 0.1
+assert np.all(counts[:, cell == "P"] == 0) and np.std(senders[cell == "P", 1:3], axis=0).min() > 0.1
 axes[1].annotate("all projection neurons", (0, 0), (-0.1, 1.1), arrowprops={"arrowstyle": "->"})
 axes[0].set(title="as senders", xlabel="component 2", ylabel="component 3")
 axes[1].set(title="as receivers", xlabel="component 2")

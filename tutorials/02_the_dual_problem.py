@@ -38,9 +38,8 @@ plt.style.use("ksvd_ref.data.ksvd")
 # $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
 # \mathrm{tr}(W_e^\top W_r), \quad \Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s).\tag{K.10}$$
 #
-# We look for a **stationary** point: $J$ has no maximum (lesson 04), although it is often written
-# so. The scores are variables of their own, with multipliers $H_e$ $(N, s)$ and $H_r$ $(M, s)$ for
-# the two constraints:
+# We look for a **stationary** point: $J$ has no maximum (lesson 04), though often written so. The
+# scores are variables of their own, with multipliers $H_e$ $(N, s)$ and $H_r$ $(M, s)$:
 #
 # $$\mathcal L = J - \mathrm{tr}\big(H_e^\top (E - \Phi W_e)\big) -
 # \mathrm{tr}\big(H_r^\top (R - \Psi W_r)\big). \tag{K.11}$$
@@ -119,9 +118,10 @@ assert least > 1
 # - **Sign.** Flip both vectors of a pair, or neither (V12).
 # - **Rotation.** Where two $\sigma$ are equal, any orthogonal $Q$ may mix their components, the
 #   *same* $Q$ on both sides (V13). Compare $H_eH_e^\top$ of a tied block, never its single vectors.
-# - **Scale.** $H_e\Delta$ and $H_r\Delta$ with a positive diagonal $\Delta$ solve it too, and
-#   $W_e^\top W_r = \Delta\Sigma\Delta$ (V14). Length 1 is a normalisation that **we add**. With all
-#   components, $\Delta = \Sigma^{-1/2}$ makes $K = ER^\top$ (V15).
+# - **Scale.** $H_e\Delta$ and $H_r\Delta$ with a positive diagonal $\Delta$ solve it too. Length 1
+#   is a normalisation that **we add**; with it $W_e^\top W_r = \Sigma$, else $\Delta\Sigma\Delta$
+#   (V14). With all components $K = E\Lambda R^\top$ (V15), and $\Delta = \Sigma^{-1/2}$ makes it
+#   $ER^\top$.
 # %%
 def residual(K, H_e, sigma, H_r):
     gaps = np.r_[K @ H_r - H_e * sigma, K.T @ H_e - H_r * sigma]        # (N + M, s)

@@ -128,9 +128,9 @@ assert 4e4 < 1e12 / (2e4 * 32 ** 2 + 32 ** 3) < 5e4                     # the op
 # ## 5. The route that is fast, and when it fails
 # Products are cheaper than QR, and the coupled covariances need only $\Phi^\top\Phi$ and
 # $\Psi^\top\Psi$: $(\Psi^\top\Psi)(\Phi^\top\Phi)w = \sigma^2 w$. But this squares. Let `cond` be
-# $\|\Phi\|\|\Psi\|/\sigma_s$, with $\sigma_s$ the smallest singular value wanted: the error of
-# $\sigma$ grows with its square, that of QR with itself. It can be large although $K$ is harmless:
-# $\Phi$ small in a direction where $\Psi$ is large.
+# $\|\Phi\|_2\|\Psi\|_2/\sigma_s$, with $\|\cdot\|_2$ the largest singular value and $\sigma_s$ the
+# smallest one wanted: the error of $\sigma$ grows with its square, that of QR with itself. It can
+# be large although $K$ is harmless: $\Phi$ small in a direction where $\Psi$ is large.
 # %%
 T = np.linalg.qr(rng.standard_normal((2, 2)))[0]
 left, right = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (30, 20))
@@ -157,9 +157,10 @@ plt.show()
 # ## 6. A primal for any matrix
 # What if a matrix $A$ comes without features? Then its rows lie in $\mathbb R^M$ and its columns in
 # $\mathbb R^N$. A *compatibility matrix* $C$ $(M, N)$ carries one space to the other: with
-# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$, **which is $A$ if and only if $ACA = A$**
-# (K.33, V25). The pseudo-inverse does it, and costs an SVD. ($\Psi = I$ is free, but saves
-# nothing.) A tall $A$, as below, takes $\Phi = A$, $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
+# $\Phi = AC$ and $\Psi = A^\top$ the kernel is $ACA$. **It is $A$ only for some $C$**, the
+# generalised inverses of $A$ (K.33, V25). The pseudo-inverse is one, and costs an SVD: as much as
+# the answer itself. ($\Psi = I$ costs nothing.) A tall $A$, as below, takes $\Phi = A$,
+# $\Psi = (CA)^\top$, so that $p = \min(N, M)$.
 #
 # **By hand.** $A = 2$ needs $C = \tfrac12$; with $C = 1$ one decomposes 4.
 # %%

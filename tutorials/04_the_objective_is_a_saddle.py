@@ -25,16 +25,16 @@ def close(a, b, tolerance=1e-12):
 
 # %% [markdown]
 # ## 1. Objective and gradient
-# The primal objective rewards large scores and charges for weights that point the same way. With
+# The objective of lesson 02 rewards large scores and charges for equal directions. With
 # $\Lambda = \mathrm{diag}(\lambda_1, \dots, \lambda_s)$, all positive,
 #
 # $$J = \tfrac12\mathrm{tr}(E\Lambda E^\top) + \tfrac12\mathrm{tr}(R\Lambda R^\top) -
 # \mathrm{tr}(W_e^\top W_r). \tag{K.10}$$
 #
-# Its gradient $\nabla J$ vanishes at a solution with $\Lambda = \Sigma^{-1}$:
+# Its gradient (by differences: V1) is 0 at a solution with $\Lambda = \Sigma^{-1}$:
 #
 # $$\partial J/\partial W_e = \Phi^\top\Phi W_e\Lambda - W_r, \qquad
-# \partial J/\partial W_r = \Psi^\top\Psi W_r\Lambda - W_e. \tag{K.18, V1}$$
+# \partial J/\partial W_r = \Psi^\top\Psi W_r\Lambda - W_e. \tag{K.18}$$
 #
 # **By hand.** $K$ with the rows $(3, 0)$ and $(4, 5)$, $\Phi = K$, $\Psi = I$. At
 # $w_e = w_r = (1, 0)$, $\lambda = 1$, the scores are $e = (3, 4)$ and $r = (1, 0)$:
@@ -47,9 +47,8 @@ assert primal.objective(*at) == 12 and close(primal.gradient(*at), [[[24], [20]]
 assert close(primal.gradient(*at), grad(primal.objective, (0, 1))(*at))
 # %% [markdown]
 # ## 2. Why J is zero at a solution
-# Double the weights, and $J$ is four times as large. For such a function Euler's theorem holds at
-# **every** $W = (W_e, W_r)$ and $\Lambda$, with $\langle\cdot, \cdot\rangle$ the sum of the
-# products of all entries:
+# Double the weights, and $J$ is four times as large. So Euler's theorem holds, at **every**
+# $W = (W_e, W_r)$ and $\Lambda$; $\langle\cdot, \cdot\rangle$ adds the products of all entries:
 #
 # $$J = \tfrac12\langle W, \nabla J\rangle. \tag{V2}$$
 #
@@ -65,26 +64,27 @@ assert close(primal.objective(*any_W), np.sum(np.multiply(any_W[:2], primal.grad
 subsets = [np.flatnonzero([c & 1, c & 2, c & 4, c & 8]) for c in range(1, 16)]
 scaled = [(W_e[:, c] * 3, W_r[:, c] * 3, 1 / sigma[c], Phi, Psi) for c in subsets]
 worst = max(max(abs(primal.objective(*at)), primal.stationarity(*at)) for at in scaled)
-print(f"largest |J| or residual over the {len(subsets)} subsets: {worst:.1e}")
 assert worst < 1e-12
 
 
 # %% [markdown]
 # ## 3. Uphill and downhill for ever
-# What kind of point is a solution? **By hand**, on $\Phi = \mathrm{diag}(2, 1)$, $\Psi = I$, with
-# $\lambda = \tfrac12$: along $w_e = (t, 0)$, $w_r = 0$ comes $J = t^2$; along $w_e = w_r = (0, t)$
-# comes $-\tfrac12t^2$. There is no maximum and no minimum (V8).
+# What is a solution? **By hand**, on $\Phi = \mathrm{diag}(2, 1)$, $\Psi = I$, with
+# $\lambda = \tfrac12$: along $w_e = (t, 0)$, $w_r = 0$ comes $J = t^2$ (V8); along
+# $w_e = w_r = (0, t)$ comes $-\tfrac12t^2$. There is no maximum and no minimum.
 #
 # The Hessian counts the directions. For one component it is
 #
 # $$\nabla^2J = \begin{bmatrix}\lambda\Phi^\top\Phi & -I\\ -I & \lambda\Psi^\top\Psi\end{bmatrix}.$$
 #
-# By hand it falls into two blocks, one for each axis. Complete the square in the first:
-# $2a^2 - 2ab + \tfrac12b^2 = 2(a - \tfrac12b)^2 + 0\,b^2$, one positive and one zero direction. In
-# the second: $\tfrac12a^2 - 2ab + \tfrac12b^2 = \tfrac12(a - 2b)^2 - \tfrac32b^2$, one positive and
-# one negative. In general each axis leaves a square and a rest with the sign of
-# $\lambda^2\sigma_l^2 - 1$: at $\lambda = 1/\sigma_k$, $p + k - 1$ directions rise, 1 is flat,
-# $p - k$ fall (V9). Over $s$ components the counts add up.
+# By hand $w^\top\nabla^2J\,w$ has a part for each axis: $2a^2 - 2ab + \tfrac12b^2$ is
+# $2(a - \tfrac12b)^2$, one positive and one zero direction; $\tfrac12a^2 - 2ab + \tfrac12b^2$ is
+# $\tfrac12(a - 2b)^2 - \tfrac32b^2$, one positive and one negative. In general each pair has one:
+# with $w_e = a\Psi^\top h_r$ and $w_r = b\Phi^\top h_e$ it is
+# $\sigma_l(\lambda\sigma_la^2 - 2ab + \lambda\sigma_lb^2)$, a square and a rest with the sign of
+# $\lambda^2\sigma_l^2 - 1$. With full column rank these are all directions: at
+# $\lambda = 1/\sigma_k$, $p + k - 1$ rise, 1 is flat, $p - k$ fall (V9). Over $s$ components they
+# add up.
 # %%
 def by_hand(w_e, w_r):
     return primal.objective(np.c_[w_e], np.c_[w_r], [0.5], np.diag([2.0, 1.0]), np.eye(2))
@@ -113,7 +113,7 @@ plt.show()
 # **Counter-example.** $J = 0$ is one equation, $\nabla J = 0$ are $2ps$ (V5). On the same features
 # take $w_e = w_r = (1, 1)$ and $\lambda = \tfrac47$: $J = \tfrac12\cdot\tfrac47(5 + 2) - 2 = 0$.
 # But the gradients are $(\tfrac97, -\tfrac37)$ and $(-\tfrac37, -\tfrac37)$, and $1/\lambda = 1.75$
-# is no singular value.
+# is no $\sigma$.
 # %%
 at = np.ones((2, 1)), np.ones((2, 1)), np.array([4 / 7]), np.diag([2.0, 1.0]), np.eye(2)
 assert close(primal.objective(*at), 0.0)
@@ -121,7 +121,7 @@ assert close(primal.gradient(*at), [[[9 / 7], [-3 / 7]], [[-3 / 7], [-3 / 7]]])
 assert primal.stationarity(*at) > 0.3
 # %% [markdown]
 # An optimiser finds such points: the gradient of $J^2$ is $2J\,\nabla J$, 0 wherever $J$ is. The
-# right test is $\nabla J = 0$ itself, with $s$ columns that are not zero.
+# test is $\nabla J = 0$ itself, with $s$ columns that are not zero.
 #
 # ## 5. A loss that has the leading components as its minimum
 # Two factors $A, B$ $(p, s)$ make an approximation of $K$ of rank $s$. Its error is bounded below,
@@ -131,9 +131,9 @@ assert primal.stationarity(*at) > 0.3
 # \tfrac12\langle E^\top E, R^\top R\rangle - \langle\Phi^\top E, \Psi^\top R\rangle. \tag{K.41}$$
 #
 # By Eckart and Young its minimum is $-\tfrac12(\sigma_1^2 + \dots + \sigma_s^2)$, at the leading
-# components and nowhere else; from any others a way leads down (K.42). The minimum fixes two spans,
-# not the columns: $ER^\top = (ET)(RT^{-\top})^\top$. QR of $E$ and $R$ and an SVD of $s \times s$
-# numbers turn the spans into the vectors (K.43). Take the attention head of lesson 03.
+# components and, if $\sigma_s > \sigma_{s+1}$, nowhere else; from any other point a way leads down
+# (K.42). It fixes two spans, not the columns: $ER^\top = (ET)(RT^{-\top})^\top$. QR of $E$ and $R$
+# and an SVD, $s \times s$, turn the spans into the vectors (K.43). The head is that of lesson 03.
 # %%
 Q, keys, _ = datasets.minilm_heads()
 Phi, Psi = Q[5, 0] / 32 ** 0.25, keys[5, 0] / 32 ** 0.25            # (64, 32)
@@ -153,7 +153,7 @@ assert all(map(lambda x, y: close(x, y, 1e-9), primal.from_factors(A, B, Phi, Ps
 # $A \leftarrow \mathrm{polar}(KB)$, $B \leftarrow \mathrm{polar}(K^\top A)$, where
 # $\mathrm{polar}(USV^\top) = UV^\top$ (K.44); after a step the trace is the sum of the singular
 # values of $K^\top A$. What counts is the share of $\|K\|^2$ outside the two spans, beyond what
-# five components must miss. And $J$ itself?
+# five must miss. And $J$ itself?
 # %%
 def missed(E, R):
     inside = (Phi.T @ np.linalg.qr(E)[0]).T @ (Psi.T @ np.linalg.qr(R)[0])      # Q_e^T K Q_r

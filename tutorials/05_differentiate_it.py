@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Differentiate it: a singular vector is as sure as its gap
-# **You will do.** Differentiate a singular value decomposition by hand and by autograd, find the
-# place where that must fail, and ask whether a neuron keeps its place when its synapses are counted
-# again.
+# **You will do.** Differentiate an SVD by hand and by autograd, find the place where that must
+# fail, and ask whether a neuron keeps its place when its synapses are counted again.
 #
 # **You will learn.** How $\sigma$ and the vectors move with $K$, which losses have a gradient where
 # a $\sigma$ repeats and which have none, and why one number, $1/\text{gap}$, says all of it.
@@ -27,7 +26,8 @@ H_e, sigma, H_r = dual.solve(K)
 # %% [markdown]
 # ## 1. How a singular value moves
 # Since $h_e^\top K h_r = \sigma$, a small change $D$ of $K$ changes $\sigma$ by $h_e^\top D h_r$.
-# The vectors change too, but they have length 1, and that costs nothing to first order. So
+# The vectors change too. But to keep its length 1 a vector moves at right angles to itself, and
+# then $\partial h_e^\top K h_r = \sigma\,\partial h_e^\top h_e = 0$. So
 #
 # $$\frac{\partial\sigma_l}{\partial K} = h_{e,l}\,h_{r,l}^\top.$$
 #
@@ -44,17 +44,18 @@ np.testing.assert_allclose(grad(largest)(K), np.array([[1, 1], [3, 3]]) / 20 ** 
 
 # %% [markdown]
 # ## 2. How a vector moves, and the gap
-# A vector of length 1 can only turn. Towards which other vector, and how fast? Let $p_{jl}$ be
-# $h_{e,j}^\top D h_{r,l}$. Then $h_{e,l}$ turns towards $h_{e,j}$ at the rate
+# Towards which other vector does it turn, and how fast? Let $D_{jl}$ be $h_{e,j}^\top D h_{r,l}$.
+# To first order the two equations of $K + D$ say that $h_{e,l}$ turns towards $h_{e,j}$ at the rate
 #
-# $$\frac{\sigma_l\,p_{jl} + \sigma_j\,p_{lj}}{\sigma_l^2 - \sigma_j^2} =
-# \frac12\,\frac{p_{jl} + p_{lj}}{\sigma_l - \sigma_j} +
-# \frac12\,\frac{p_{jl} - p_{lj}}{\sigma_l + \sigma_j}.$$
+# $$\frac{\sigma_l D_{jl} + \sigma_j D_{lj}}{\sigma_l^2 - \sigma_j^2} =
+# \frac12\,\frac{D_{jl} + D_{lj}}{\sigma_l - \sigma_j} +
+# \frac12\,\frac{D_{jl} - D_{lj}}{\sigma_l + \sigma_j}.$$
 #
-# The first term, which turns both sides together, divides by the *gap* $\sigma_l - \sigma_j$. The
-# second turns one against the other, and a gap of 0 does it no harm.
+# For $h_{r,l}$ the second term has the other sign. So the first turns both sides together, and
+# divides by the *gap* $\sigma_l - \sigma_j$. The second turns one against the other, and bears a
+# gap of 0.
 #
-# **By hand.** Take $D = h_{e,2}h_{r,1}^\top$. Then $p_{21} = 1$ and $p_{12} = 0$, and the rate is
+# **By hand.** Take $D = h_{e,2}h_{r,1}^\top$. Then $D_{21} = 1$ and $D_{12} = 0$, and the rate is
 # $\sigma_1/(\sigma_1^2 - \sigma_2^2) = 3\sqrt5/40 = 0.168$.
 # %%
 def towards_the_second(K):
@@ -76,14 +77,14 @@ def along(f, K, D, t=6e-6):
 
 
 for f in (largest, towards_the_second):
-    E_ij = np.random.default_rng(0).standard_normal((2, 2))
-    assert abs(along(f, K, E_ij) - np.sum(grad(f)(K) * E_ij)) < 1e-9
+    D = np.random.default_rng(0).standard_normal((2, 2))
+    assert abs(along(f, K, D) - np.sum(grad(f)(K) * D)) < 1e-9
 # %% [markdown]
 # ## 4. Where a singular value repeats
 # At $K = I$ both $\sigma$ are 1. Any two orthonormal vectors will do, so the first vector means
-# nothing there. But the sum of all $\sigma$ is as smooth as before. autograd's own rule divides by
-# $\sigma_l^2 - \sigma_j^2 = 0$ and multiplies by zero afterwards. Ours (`linalg.svd`, which
-# `dual.solve` calls) drops the first term of section 2 at a tie, and keeps the second.
+# nothing there. But the sum of all $\sigma$ is smooth. autograd's own rule divides by
+# $\sigma_l^2 - \sigma_j^2 = 0$ and multiplies by zero afterwards. Ours (`linalg.svd`, in
+# `dual.solve`) drops the first term of section 2 at a tie, and keeps the second.
 # %%
 with np.errstate(all="ignore"):
     theirs = grad(lambda K: anp.sum(anp.linalg.svd(K, full_matrices=False)[1]))(np.eye(2))
@@ -92,15 +93,14 @@ assert np.isnan(theirs).all() and abs(ours - np.eye(2)).max() < 1e-14
 print(f"autograd: {theirs[0]}, ours: {ours[0]}")
 # %% [markdown]
 # ## 5. No rule can serve every loss
-# Is our rule then right for all losses? No rule is. With $C$ of rows $(0, 1)$ and $(1, 0)$ compare
-# two losses at $K = I$:
+# Is our rule right for all losses? With $C$ of rows $(0, 1)$ and $(1, 0)$, compare at $K = I$
 #
 # $$\langle C, H_e\Sigma H_r^\top\rangle = \langle C, K\rangle, \qquad
 # \langle C, H_eH_r^\top\rangle.$$
 #
-# A rule sees only the derivatives of the loss by $H_e$, $\sigma$ and $H_r$. At $K = I$, where
-# $\Sigma = I$, both hand back the same: $C$ for $H_e$, 0 for $\sigma$, $C$ for $H_r$. Yet their
-# gradients are $C$ and 0. So a rule that is right for one is wrong for the other.
+# A rule sees only the derivatives of the loss by $H_e$, $\sigma$ and $H_r$. At $K = I$ the SVD may
+# return $H_e = \Sigma = H_r = I$; both hand back the same: $C$ for $H_e$, 0 for $\sigma$, $C$ for
+# $H_r$. Yet their gradients are $C$ and 0: a rule that is right for one is wrong for the other.
 # %%
 C = np.array([[0.0, 1.0], [1.0, 0.0]])
 
@@ -141,12 +141,12 @@ except ValueError as error:
     print(error)
 # %% [markdown]
 # ## 6. The same gap without derivatives
-# Changes need not be small. Let $D$ be any change of $K$, $\|D\|$ its largest singular value, and
-# $\sigma'$ the singular values of $K + D$. Weyl (1912): no $\sigma_l$ moves further than $\|D\|$
+# Changes need not be small. Let $D$ be any change of $K$, $\|D\|_2$ its largest singular value, and
+# $\sigma'$ the singular values of $K + D$. Weyl (1912): no $\sigma_l$ moves further than $\|D\|_2$
 # (K.45). Wedin (1972): if $\sigma_s > \sigma'_{s+1}$, the spaces of the $s$ leading vectors turn by
 # an angle of at most
 #
-# $$\sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}. \tag{K.46}$$
+# $$\sin\theta \le \frac{\|D\|_2}{\sigma_s - \sigma'_{s+1}}. \tag{K.46}$$
 #
 # It is the $1/\text{gap}$ of section 2. Both bounds are met: Weyl's by $D = h_eh_r^\top$, and
 # Wedin's nearly, on $\mathrm{diag}(1 + \text{gap}, 1)$ with $D = 0.001\,C$.
@@ -158,13 +158,13 @@ for gap in (1.0, 0.1, 0.01):
     print(f"gap {gap:4}: sine {abs(turned[1, 0]):.5f}, at most {bound:.5f}")
     assert 0.98 * bound < abs(turned[1, 0]) <= bound
 # %% [markdown]
-# So our equations weigh residuals by the gap, and lesson 15 compares spaces, not vectors. The
-# residual of a large solver (lesson 14), over the gap, bounds the angle of its space.
+# So lesson 15 compares spaces, not vectors. The residual of a large solver (lesson 14), over the
+# gap, bounds the angle of its space.
 #
 # ## 7. Count the synapses again
 # The brain of lesson 01 is one count of synapses. Draw each entry anew from a Poisson law with the
-# count as its mean, twenty times: does a neuron keep its place? The sine belongs to the largest
-# angle between two spaces; by chance that of 4 among 209 directions is 0.98 or more.
+# count as its mean (a 0 stays 0), twenty times: does a neuron keep its place as a sender? The sine
+# is that of the largest angle between two spaces; by chance, of 4 among 209 directions, above 0.98.
 # %%
 counts, sines = datasets.mushroom_body("left").A, []
 brain = dual.solve(np.log1p(counts), 7)
@@ -192,15 +192,15 @@ plt.show()
 
 # %% [markdown]
 # *See:* a step after the third $\sigma$. Up to there the space hardly turns, with a sine below 0.25
-# in all twenty draws; with a fourth it is from 0.44 to 1. Three numbers of a neuron survive, a
-# fourth need not. Wedin covers the worst $D$: at most 0.16 for $s = 1$, 0.77 for 3, no use for 2.
+# in all twenty draws; with a fourth it is from 0.44 to 1. The space of three numbers survives, that
+# of four need not. Wedin covers the worst $D$: at most 0.16 for $s = 1$, 0.77 for 3, no use for 2.
 #
 # ## In short
 # A singular vector moves by $1/\text{gap}$: it is as sure as its gap. Where $\sigma$ repeats, some
 # losses have a gradient and some have none. No rule serves all; ours takes tied columns as a whole.
 #
 # $$\frac{\partial\sigma_l}{\partial K} = h_{e,l}\,h_{r,l}^\top, \qquad
-# \sin\theta \le \frac{\|D\|}{\sigma_s - \sigma'_{s+1}}.$$
+# \sin\theta \le \frac{\|D\|_2}{\sigma_s - \sigma'_{s+1}}.$$
 #
 # The picture to remember: a step in $\sigma$, and the angle that jumps behind it.
 #
@@ -218,9 +218,9 @@ exercises.check("5.1", nuclear_gradient)
 
 
 # %% [markdown]
-# **E5.2** (about 3 lines) $K$ is known up to a change of size $\|D\|\le$ `size`. Return the largest
-# $s$ below the number of $\sigma$ for which Wedin and Weyl together promise a sine of at most 1/2
-# whatever $D$ is, 0 if there is none.
+# **E5.2** (about 3 lines) $K$ is known up to a change of size $\|D\|_2\le$ `size`. Return the
+# largest $s$ below the number of $\sigma$ for which Wedin and Weyl together promise a sine of at
+# most 1/2 whatever $D$ is, 0 if there is none.
 # %%
 def sure_components(K, size):
     raise NotImplementedError("Exercise 5.2: how many leading components are sure")
@@ -231,10 +231,10 @@ exercises.check("5.2", sure_components)
 # %% [markdown]
 # Three questions without code.
 #
-# 1. Why does the length of $h_e$ not enter the derivative of $\sigma$?
+# 1. If $N > M$, $h_{e,l}$ turns towards directions outside $H_e$ too. How fast?
 # 2. Two $\sigma$ differ by $10^{-9}$. Which derivatives can still be trusted?
 # 3. Wedin's bound comes out as 3. What does it say?
 #
-# *Where this is used.* Lesson 12 trains through such derivatives; lessons 14 and 15 compare spaces.
+# *Where this is used.* Lesson 15, which compares two answers.
 #
 # *Further reading.* G. H. Golub, C. F. Van Loan, *Matrix Computations*, for both bounds.

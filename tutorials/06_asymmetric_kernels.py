@@ -75,11 +75,12 @@ np.testing.assert_allclose(sigma * odd, 2 / np.pi, rtol=5e-3)
 #
 # | matrix | its pairs |
 # |---|---|
-# | symmetric, PSD | $h_e = h_r$, $\sigma = \lambda$: kernel PCA, uncentred (D35) |
-# | symmetric, indefinite | $\sigma = \lvert\lambda\rvert$, and $h_e = -h_r$ where $\lambda < 0$ |
+# | symmetric, PSD | $h_e = h_r$, $\sigma = \mu$: kernel PCA, uncentred (D35) |
+# | symmetric, indefinite | $\sigma = \lvert\mu\rvert$, and $h_e = -h_r$ where $\mu < 0$ |
 # | asymmetric | two different vectors, in at least one component |
 #
-# Where both eigenvalues $\lambda$ and $-\lambda$ occur, $\sigma$ repeats and vectors may mix.
+# With the eigenvalues $\mu$. Where both $\mu$ and $-\mu$ occur, $\sigma$ repeats and vectors may
+# mix.
 #
 # **By hand.** The rows $(1, 2)$ and $(2, 1)$ are symmetric and not PSD: eigenvalues 3 and $-1$
 # (D12). Nor is every formula PSD: $(xz - 1)^2$ at the points 0 and 1 gives the rows $(1, 1)$ and
@@ -178,8 +179,7 @@ np.testing.assert_allclose(falls, [0.79, 0.26], atol=5e-3)
 # new column** loses its own mean and the training row means. Both regain the training mean.
 #
 # **By hand.** $\mathrm{diag}(2, 1)$ becomes $\tfrac34$ times the rows $(1, -1)$ and $(-1, 1)$, with
-# the one singular value 1.5, neither 2 nor 1. Of 30 articles by 11 words 65 % of the first second
-# moment is variance; centred, all of it is.
+# one singular value, 1.5. Of the squares of 30 first scores 65 % are variance; centred, all.
 # %%
 np.testing.assert_allclose(kernels.center([[2, 0], [0, 1]]), [[0.75, -0.75], [-0.75, 0.75]])
 words = datasets.wikipedia_words().A                # 30 articles, 11 words: Phi = words, Psi = I

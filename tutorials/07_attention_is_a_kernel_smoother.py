@@ -37,12 +37,12 @@ def close(a, b, tolerance=1e-12):
 # | value $v$ | what is averaged? | section 4 |
 # | filter $B$ | which keys may the query see, 1 or 0? | section 5 |
 #
-# **By hand.** Kernel values $(2, 1)$ and values $(3, 0)$ give $\tfrac23\cdot3 = 2$. Hide the first
-# key, and the mean is 0. A row that sees nothing gives zeros (S.3).
+# **By hand.** Kernel values $(2, 1)$ and values $(4, 1)$ give $\tfrac23\cdot4 + \tfrac13 = 3$. Hide
+# the first key, and the mean is 1. A row that sees nothing gives zeros (S.3).
 # %%
-K, V = [[np.log(2)], [0.0]], [[3.0], [0.0]]                         # exp(1 log 2) = 2, exp(0) = 1
+K, V = [[np.log(2)], [0.0]], [[4.0], [1.0]]                         # exp(1 log 2) = 2, exp(0) = 1
 seen = [attention([[1.0]], K, V, mask=mask) for mask in (None, [False, True], [False, False])]
-assert close(np.ravel(seen), [2, 0, 0])
+assert close(np.ravel(seen), [3, 1, 0])
 # %% [markdown]
 # ## 2. The kernel
 # With a Gaussian kernel (rbf) of width $h$ this is the regression of Nadaraya and Watson (1964).

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Positions, and each published attention as one line
-# **You will do.** Build kernels of positions, and write each published attention as one call whose
-# neighbours differ in one component.
+# **You will do.** Build kernels of positions, and write each published attention as one call, so
+# that one sees in which component two of them differ.
 #
 # **You will learn.** What offsets and absolute positions are as kernels, where each published
 # attention stands, and which one is no smoother.
@@ -138,8 +138,7 @@ assert close(linear_attention(q, k, values, mask=causal(N)),
 # ## 3. The attentions of today
 # **RoPE** turns queries and keys by their places,
 # $\langle D_iq, D_jk\rangle = \langle q, D_{j-i}k\rangle$: offsets, with coefficients of query
-# *and* key (S.42). **ALiBi** takes a slope times the distance away. **T5** adds a learned number
-# for each *bucket*, a range of offsets that widens with the distance (S.43, S.44).
+# *and* key (S.42).
 # %%
 def turn(x, i):
     return rotary(x[None], first=i)[0]                              # by position i
@@ -148,7 +147,14 @@ def turn(x, i):
 assert close(turn(q[5], 5) @ turn(k[3], 3), q[5] @ turn(k[3], 3 - 5))
 rope = attention(rotary(q), rotary(k), values)
 assert close(rope, mean(np.exp(rotary(q) @ rotary(k).T / 2), values))
-assert close(positions.alibi(8, N)[:2, 5, 3], [-2 / 2, -2 / 4])     # two apart, slopes 1/2, 1/4
+# %% [markdown]
+# **ALiBi** takes a slope times the distance away. **T5** adds a learned number for each *bucket*, a
+# range of offsets that widens with the distance (S.43, S.44).
+# %%
+slopes = positions.alibi(8, N)
+assert close(slopes[:2, 5, 3], [-2 / 2, -2 / 4])                    # two apart, slopes 1/2, 1/4
+steep = attention(q, k, values, log_factor=slopes[0], mask=causal(N))
+assert close(steep, mean(causal(N) * np.exp(q @ k.T / 2 + slopes[0]), values))
 b = rng.standard_normal(32)
 assert close(bucketed(b, N, N)[9, [7, 1]], b[[2, 8]])               # 8 apart is the first wide one
 t5 = attention(q, k, values, scale=1, log_factor=bucketed(b, N, N))
@@ -165,8 +171,8 @@ assert close(weights(q, sunk)[:, 1:], G / (1 + G.sum(axis=1, keepdims=True)))
 unit_q, unit_k = linalg.unit_rows(q), linalg.unit_rows(k)           # at a learned scale of 9
 assert close(weights(unit_q, unit_k, scale=1 / 9), weights(unit_q, unit_k, kernel="rbf", gamma=4.5))
 # %% [markdown]
-# **Counter-example.** Differential attention $A_1 - \lambda A_2$ is a difference of two smoothers
-# and no smoother: its rows sum to $1 - \lambda$, and some weights are negative (S.48).
+# **Counter-example.** Differential attention $A_1 - cA_2$ is a difference of two smoothers and no
+# smoother: its rows sum to $1 - c$, and some weights are negative (S.48).
 # %%
 A = weights(q, k) - 0.8 * weights(k, q)
 print(f"rows sum to {A.sum(axis=1)[0]:.1f}, the least weight is {A.min():.2f}")

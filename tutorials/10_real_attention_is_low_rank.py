@@ -62,7 +62,7 @@ assert there > 4 * asked.mean() and back < asks.mean() and abs(H_e[:, 0] @ H_r[:
 
 
 # %% [markdown]
-# A method with one vector per component must mix the two groups.
+# The two vectors are nearly orthogonal: no single one could be both.
 #
 # ## 2. All heads
 # **Asymmetry** is $\|A - A^\top\|/\|A + A^\top\|$, 0 for a symmetric matrix. **Low rank** is the

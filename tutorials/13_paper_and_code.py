@@ -31,7 +31,7 @@ rng = np.random.default_rng(9)
 # | 3 | heads | mean of $J$, then the square | the same; LRA, CV: mean over the batch first | 3 |
 # | 4 | sign of $\Lambda$ | positive | free | 3 |
 # | 5 | layers | sum of $J^2$ | mean | 3 |
-# | 6 | goal | a maximum of $J$ | a minimum of $J^2$, which is 0 wherever $J$ is | lesson 04 |
+# | 6 | goal | derived: a maximum of $J$; trained: $J^2$ to 0 | $J^2$ to 0 | lesson 04 |
 # | 7 | rows of $W_e$ | $N$ | $n$, chosen before training | 5 |
 # | 8 | $f(X)$ | sampled rows, as in a random projection | one even grid | 5 |
 # | 9 | its columns | those of $X$ | a head's slice of them | 5 |

@@ -146,7 +146,7 @@ print("error with 9, 10 and 23 bits:", *(f"{x:.0e}" for x in error.values()))
 assert np.array_equal(keep(A, 23), A) and keep(np.float32([1 + 3 / 16]), 3) == np.float32(1.25)
 assert 1.8 < error[9] / error[10] < 2.2 and error[10] > 500 * error[23]
 # %% [markdown]
-# At ten bits three digits are gone, and nothing warned. `tests/gpu_check.py` has this test.
+# At ten bits three digits of seven are gone, unwarned. `tests/gpu_check.py` has this test.
 #
 # ## 5. What is worth moving
 # The KSVD of features $\Phi$, $\Psi$ takes of the order of $Np^2$ operations on $2Np$ numbers.

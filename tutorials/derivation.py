@@ -57,7 +57,8 @@ assert primal.objective(np.eye(2), np.eye(2), np.ones(2), Phi, Psi) == 24
 # ## 3. The Lagrangian, and why the sides cross
 # Let $E$ and $R$ be free, and keep $E = \Phi W_e$, $R = \Psi W_r$ by multipliers $H_e$ and $H_r$:
 #
-# $$ L = J - \langle H_e, E - \Phi W_e\rangle - \langle H_r, R - \Psi W_r\rangle. \tag{K.11} $$
+# $$ \mathcal L = J - \langle H_e, E - \Phi W_e\rangle - \langle H_r, R - \Psi W_r\rangle.
+# \tag{K.11} $$
 #
 # $W_e$ stands in the charge, beside $W_r$, and in a constraint, beside $H_e$. So the derivative by
 # $W_e$ is $\Phi^\top H_e - W_r$: set to 0 it gives the weights of the *other* side.

@@ -135,10 +135,10 @@ def paper_lambda(Lambda, N):
 
 @arrays(J="...")
 def mean_of_squares(J):
-    """L + η Σₗ Jₗ², the loss of the task and of the layers (Eq. K.27): one layer's part, mean(J²).
+    """The loss of the task and η Σₗ Jₗ² of the layers (Eq. K.27): one layer's part, mean(J²).
 
     Each sequence for itself, as in the paper, and in its code for time series, reinforcement
-    learning and text. Times η, and added up over the layers, it joins the loss L of the task.
+    learning and text. Times η, and added up over the layers, it joins the loss of the task.
     Source: Chen et al. 2023.
 
     >>> mean_of_squares([3.0, -3.0])

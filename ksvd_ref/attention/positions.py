@@ -172,9 +172,9 @@ def _side_by_side(a, b):
 
 @arrays(X="... N d", first=number())
 def rotary(X, *, first=0):
-    """RoPE: queries and keys turned by their position, ⟨Rᵢq, Rⱼk⟩ = ⟨q, R_{j−i}k⟩ (Eq. S.42).
+    """RoPE: queries and keys turned by their position, ⟨Dᵢq, Dⱼk⟩ = ⟨q, D_{j−i}k⟩ (Eq. S.42).
 
-    Rᵢ turns each pair (a, b)_p of columns by the angle ω_p i of `sinusoids`: the exponential kernel
+    Dᵢ turns each pair (a, b)_p of columns by the angle ω_p i of `sinusoids`: the exponential kernel
     of turned content, one of offsets with coefficients from the query *and* the key. Lengths stay.
     first: position of the first row, M − N for queries whose keys are numbered from 0. Published
     models pair column p with p + d/2 as well, which only names the columns anew.

@@ -151,7 +151,7 @@ def report(s):
     N, M = s.K.shape
     found = equations.residuals(s)
     print(f"   tolerance  {found[0].tolerance:.1e} of σ₁: a difference up to here is rounding "
-          f"({equations.ROUNDINGS:g} √max(N, M, p) ε ‖Φ‖‖Ψ‖/σ₁)")
+          f"({equations.ROUNDINGS:g} √max(N, M, p) ε ‖Φ‖₂‖Ψ‖₂/σ₁)")
     route = "block Golub–Kahan" if has_low_rank(N, M, s.Phi.shape[1]) else "the SVD"
     print(f"   shape      {N} x {M}, numerical rank {s.rank}, {len(s.sigma)} components; dual by "
           f"{route}, primal from {s.Phi.shape[1]} features")

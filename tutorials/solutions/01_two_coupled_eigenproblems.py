@@ -101,7 +101,7 @@ def check_1_2(function):
 
 
 # %% [markdown]
-# The questions. 1. With $K v = \lambda v$, $\lambda < 0$: $\sigma = |\lambda|$, $h_e = -v$,
+# The questions. 1. With $K v = \mu v$, $\mu < 0$: $\sigma = |\mu|$, $h_e = -v$,
 # $h_r = v$. 2. In dividing $\sigma \|h_e\|^2 = \sigma \|h_r\|^2$ by $\sigma$. 3. A symmetric
 # $K$ without negative eigenvalues: $K = H \Sigma H^\top$.
 # %%

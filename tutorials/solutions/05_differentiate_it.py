@@ -62,9 +62,9 @@ def check_5_2(function):
 
 
 # %% [markdown]
-# The questions. 1. $h_e^\top h_e = 1$ makes $dh_e$ orthogonal to $h_e$, and $dh_e^\top K h_r =
-# \sigma\,dh_e^\top h_e = 0$. 2. Those of $\sigma$ themselves, and of losses that take both columns
-# as a whole; one vector alone turns at the rate $10^9$, and rounding of $10^{-16}$ moves it by
+# The questions. 1. Towards a unit vector $u$ at the rate $u^\top D h_{r,l}/\sigma_l$: section 2
+# with $\sigma_j = 0$. 2. Those of $\sigma$ themselves, and of losses that take both columns as a
+# whole; one vector alone turns at the rate $10^9$, and rounding of $10^{-16}$ moves it by
 # $10^{-7}$. 3. Nothing, since no sine is above 1: the change is larger than the gap. The space may
 # still be nearly right, as that of the two leading components of the brain is.
 # %%

@@ -82,7 +82,7 @@ def check_8_2(function):
 # The questions. 1. Both: the exponential kernel, values of content; offsets with coefficients of
 # the query, as a factor, from sinusoids with a memory filter in the one, from a learned table with
 # a full filter in the other. 2. Only $D_i^\top D_j = D_{j-i}$ leaves the offset alone; $R_j$ with
-# an unturned query is absolute. 3. The differential one: its rows sum to $1 - \lambda$.
+# an unturned query is absolute. 3. The differential one: its rows sum to $1 - c$.
 # %%
 ANSWERS = {                 # the solution, then wrong answers that the check must refuse
     "8.1": (running,

@@ -9,7 +9,7 @@ from ksvd_ref.course.exercises import compare, numbers
 
 
 # %% [markdown]
-# **E14.1** $\|\Phi\|^2$ is the largest eigenvalue of $\Phi^\top\Phi$, and $\sigma_s^2$ the $s$-th
+# **E14.1** $\|\Phi\|_2^2$ is the largest eigenvalue of $\Phi^\top\Phi$, and $\sigma_s^2$ the $s$-th
 # of $(\Psi^\top\Psi)(\Phi^\top\Phi)$, where rounding may leave small ones negative or complex.
 # %%
 def cond_seen(G_phi, G_psi, s):
