@@ -73,14 +73,13 @@ np.testing.assert_allclose(sigma * odd, 2 / np.pi, rtol=5e-3)
 # All of them: with $\varphi(x_i)$ row $i$ of $K$ and $\psi(z_j)$ a unit vector, $K = K I$. Positive
 # semi-definiteness (PSD) belongs to the case of one map, where $v^\top\Phi\Phi^\top v \ge 0$.
 #
-# | matrix | its pairs |
+# | matrix, eigenvalues $\mu$ | its pairs |
 # |---|---|
 # | symmetric, PSD | $h_e = h_r$, $\sigma = \mu$: kernel PCA, uncentred (D35) |
 # | symmetric, indefinite | $\sigma = \lvert\mu\rvert$, and $h_e = -h_r$ where $\mu < 0$ |
 # | asymmetric | two different vectors, in at least one component |
 #
-# With the eigenvalues $\mu$. Where both $\mu$ and $-\mu$ occur, $\sigma$ repeats and vectors may
-# mix.
+# Where both $\mu$ and $-\mu$ occur, $\sigma$ repeats and vectors may mix.
 #
 # **By hand.** The rows $(1, 2)$ and $(2, 1)$ are symmetric and not PSD: eigenvalues 3 and $-1$
 # (D12). Nor is every formula PSD: $(xz - 1)^2$ at the points 0 and 1 gives the rows $(1, 1)$ and
@@ -142,8 +141,8 @@ assert 7 < off[0] / off[1] < 14                     # 10 expected
 # %% [markdown]
 # ## 5. What row normalisation does
 # Attention divides each row of $G_{ij} = \exp(\langle q_i, k_j\rangle/\sqrt d)$ by its sum $g_i$
-# (K.3). That scales the row map and not the column map, so singular values *and* vectors change;
-# with equal sums only the values (V19).
+# (K.3). That scales the row map and not the column map, so singular values *and* vectors change. If
+# all sums are equal, only the values do (V19).
 #
 # **By hand.** From the rows $(3, 1)$ and $(1, 1)$, with sums 4 and 2, come $(\tfrac34, \tfrac14)$
 # and $(\tfrac12, \tfrac12)$: asymmetric, though $G$ is not. Its eigenvalues stay real, and as a
@@ -174,9 +173,10 @@ np.testing.assert_allclose(falls, [0.79, 0.26], atol=5e-3)
 #
 # $$ P_N K P_M, \qquad P_n = I - \tfrac1n \mathbf 1\mathbf 1^\top. \tag{V23} $$
 #
-# Every entry loses its row mean and its column mean and regains the mean of all. **A new row**
-# loses its own mean, taken over the old columns, and the column means of the *training* matrix. **A
-# new column** loses its own mean and the training row means. Both regain the training mean.
+# Every entry loses the mean of its row and that of its column, and regains the mean of all. **A new
+# row** loses its own mean, over the old columns, and at $j$ that of column $j$ of the *training*
+# $K$, to which the axes were fitted. **A new column** loses its own mean, over the old rows, and at
+# $i$ that of row $i$ of the training $K$. Both regain the mean of all of $K$.
 #
 # **By hand.** $\mathrm{diag}(2, 1)$ becomes $\tfrac34$ times the rows $(1, -1)$ and $(-1, 1)$, with
 # one singular value, 1.5. Of the squares of 30 first scores 65 % are variance; centred, all.

@@ -65,8 +65,9 @@ assert there > 4 * asked.mean() and back < asks.mean() and abs(H_e[:, 0] @ H_r[:
 # The two vectors are nearly orthogonal: no single one could be both.
 #
 # ## 2. All heads
-# **Asymmetry** is $\|A - A^\top\|/\|A + A^\top\|$, 0 for a symmetric matrix. **Low rank** is the
-# share of the first components in $\sum_l\sigma_l^2$, and the number of them that makes 99 %.
+# **Asymmetry** is $\|A - A^\top\|/\|A + A^\top\|$, 0 for a symmetric matrix. **Low rank** shows in
+# two numbers: the share of the first components in $\sum_l\sigma_l^2$, which is then high, and how
+# many of them make 99 %, then few.
 # %%
 def shares(A):
     squares = np.linalg.svd(A, compute_uv=False) ** 2
@@ -133,9 +134,10 @@ plt.show()
 #
 # ## 4. What an approximation costs
 # Before the exponential the logits have rank $d = 32$ at most, for any text. The exponential gives
-# this head full rank, so how fast $\sigma$ falls is not settled by $d$. Keep the $s$ largest
-# components of the chosen head: by Eckart and Young the squared error is $\sum_{l>s}\sigma_l^2$,
-# and no matrix of rank $s$ is closer (EY). A rival is the best *symmetric* matrix.
+# this head full rank, so how fast $\sigma$ falls is not settled by $d$. Leave [CLS] and [SEP] out
+# again, and keep the $s$ largest components: by Eckart and Young the squared error is
+# $\sum_{l>s}\sigma_l^2$, and no matrix of rank $s$ is closer (EY). A rival is the best *symmetric*
+# matrix.
 # %% Error against rank: the best falls, the symmetric one stays above a floor
 logits = heads.Q[4, 4] @ heads.K[4, 4].T / 32 ** 0.5
 assert np.linalg.matrix_rank(logits) == 32 and len(dual.solve(A[4, 4]).sigma) == 64

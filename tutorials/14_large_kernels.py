@@ -90,9 +90,9 @@ assert np.all(by_solve < 1e-14 * np.maximum(cond, 1e3))             # cond eps, 
 # %% [markdown]
 # ## 3. Features on disk, or on several machines
 # $T$ has $p^2$ numbers, whatever $N$ is. Cut $\Phi$ into two blocks of rows with triangles $T_1$
-# and $T_2$. Since $T^\top T = T_1^\top T_1 + T_2^\top T_2$, the triangle of $T_1$ above $T_2$ is
-# that of the whole, and a block can be forgotten once its triangle is known (K.39). Merging has no
-# order. `large.solve_chunks` reads blocks one by one, and needs the memory of one.
+# and $T_2$. Since $T^\top T = T_1^\top T_1 + T_2^\top T_2$, the triangle of $T_1$ stacked on $T_2$
+# is that of the whole, and a block can be forgotten once its triangle is known (K.39). Merging has
+# no order. `large.solve_chunks` reads blocks one by one, and needs the memory of one.
 # %%
 def block(i):
     return large.factor(*np.random.default_rng(i).standard_normal((2, 1_000, p)))
@@ -142,13 +142,13 @@ np.testing.assert_allclose(large.golub_kahan(batch, 2).sigma, true, rtol=1e-12)
 #
 # $$\hat K = K_{N,m}\,K_{nm}^+\,K_{n,M}. \tag{V33}$$
 #
-# It is $K$ if the corner $K_{nm}$ has the rank of $K$, and only then. A landmark drawn twice makes
-# the corner singular, which the pseudo-inverse bears. The vectors $\tilde V$ of the corner go on to
-# all rows as $Kh_r = \sigma h_e$ would lead them:
-# $H_e = \sqrt{n/N}\,K_{N,m}\tilde V\tilde\Sigma^{-1}$. A sum over $n$ landmarks stands for one over
-# $N$ rows, so `nystrom.solve` is told $N$ and $M$, and multiplies $\tilde\sigma$ by
-# $\sqrt{NM/(nm)}$ (K.37). In the product the factors cancel. Only it is exact: these $\sigma$ are
-# *estimates*, in which a landmark drawn twice counts twice.
+# It is $K$ only if the corner $K_{nm}$ has the rank of $K$, but then always. A landmark drawn twice
+# makes it singular, which the pseudo-inverse bears. The vectors $\tilde V$ of the corner go on to
+# all rows as $Kh_r = \sigma h_e$ leads them: $H_e = \sqrt{n/N}\,K_{N,m}\tilde V\tilde\Sigma^{-1}$.
+# A sum over $n$ landmarks stands for one over $N$ rows, so `nystrom.solve` is told $N$ and $M$, and
+# multiplies $\tilde\sigma$ by $\sqrt{NM/(nm)}$ (K.37); $H_r$ is the mirror image, with
+# $\sqrt{m/M}$. In the product the factors cancel. Only it is exact: these $\sigma$ are *estimates*,
+# in which a copy of a landmark counts.
 # %%
 left, right = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
 low, rows, columns = left @ right.T, [4, 17, 17, 30], [8, 8, 20, 33]        # rank 3; two copies
@@ -161,8 +161,8 @@ assert max(abs(X - low).max() for X in (by_hand, H_e * sigma @ H_r.T)) < 1e-11 a
 
 # %% [markdown]
 # With full rank a nearly singular corner amplifies what the landmarks do not span. Three remedies:
-# keep half of its components; draw twice as many rows as columns; or choose the rows at the
-# `pivots` of an elimination of the columns, and the columns at those of the rows. Here is the
+# keep half of its components; draw twice as many rows as columns; or eliminate in some columns as
+# Gauss does, take the rows of the `pivots`, and choose columns from these rows alike. Here is the
 # exponential kernel of 400 points in the plane, the median of nine draws.
 # %%
 def off(I, J, s=None):
