@@ -69,7 +69,7 @@ assert worst < 1e-12
 
 # %% [markdown]
 # ## 3. Uphill and downhill for ever
-# What is a solution? **By hand**, on $\Phi = \mathrm{diag}(2, 1)$, $\Psi = I$, with
+# What kind of point is it? **By hand**, on $\Phi = \mathrm{diag}(2, 1)$, $\Psi = I$, with
 # $\lambda = \tfrac12$: along $w_e = (t, 0)$, $w_r = 0$ comes $J = t^2$ (V8); along
 # $w_e = w_r = (0, t)$ comes $-\tfrac12t^2$. There is no maximum and no minimum.
 #

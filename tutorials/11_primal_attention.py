@@ -188,11 +188,11 @@ plt.show()
 
 
 # %% [markdown]
-# *See:* doubling $N$ takes softmax four times the memory and the layer about twice. Where the
-# curves of time cross, the layer begins to pay: on our machine from $N = 256$ on, with eight heads
-# from 128 on. From 512 to 2048 the slopes of time are 2.1 and 0.8. Softmax does $O(N^2)$ work and
-# the layer $O(N)$; its slope is below 1 because each call has a fixed cost, and tends to 1 for
-# longer ones.
+# *See:* doubling $N$ takes softmax nearly four times the memory and the layer less than twice.
+# Where the curves of time cross, the layer begins to pay: on our machine from $N = 256$ on, in some
+# runs from 128, as with eight heads. From 512 to 2048 the slopes are 2.0 and 0.7 of time, 1.9 and
+# 0.8 of memory. Softmax does $O(N^2)$ work and the layer $O(N)$. Its slopes are below 1 because
+# each call has a fixed cost, and tend to 1 for longer ones.
 #
 # ## In short
 # The layer hands on the scores of a KSVD without its kernel matrix. That it *is* a KSVD needs a
